@@ -1,6 +1,5 @@
 """Artifact types that Sluice's own components add to TFX's standard ones."""
 
-from tfx.dsl.components.base import base_component  # noqa: F401  (registers the base classes before a subclass is made)
 from tfx.types import artifact
 
 

@@ -33,7 +33,8 @@ def text(value: object) -> Markup:
 
 def tag(name: str, content: object, css: str = "") -> Markup:
     """One element, such as `tag("p", "blocked", css="bad")`."""
-    return Markup(f"<{name}{f' class="{css}"' if css else ''}>{text(content)}</{name}>")
+    attribute = f' class="{css}"' if css else ""
+    return Markup(f"<{name}{attribute}>{text(content)}</{name}>")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
@@ -41,18 +42,20 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
     head = "".join(f"<th>{text(header)}</th>" for header in headers)
     body = []
     for row in rows:
-        cells = "".join(
-            f"<td{' class="number"' if isinstance(cell, int | float) and not isinstance(cell, bool) else ''}>{text(cell)}</td>"
-            for cell in row
-        )
-        body.append(f"<tr>{cells}</tr>")
+        body.append(f"<tr>{''.join(_cell(value) for value in row)}</tr>")
     return Markup(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>")
+
+
+def _cell(value: object) -> str:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return f'<td class="number">{text(value)}</td>' if numeric else f"<td>{text(value)}</td>"
 
 
 def bar(share: float, width: int = 160, color: str = "") -> Markup:
     """A horizontal bar for a share between 0 and 1, `width` pixels long when the share is 1."""
     pixels = round(max(0.0, min(1.0, share)) * width)
-    return Markup(f'<span class="bar" style="width:{pixels}px{f";background:{color}" if color else ""}"></span>')
+    style = f"width:{pixels}px" + (f";background:{color}" if color else "")
+    return Markup(f'<span class="bar" style="{style}"></span>')
 
 
 def page(title: str, body: str, subtitle: str = "") -> str:
