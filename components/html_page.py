@@ -8,11 +8,14 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);max-width:1100px;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem;border-bottom:1px solid var(--line)}
 .subtitle{color:var(--soft);margin:.2rem 0 1.5rem}
-table{border-collapse:collapse;width:100%;margin:.5rem 0}th,td{text-align:left;padding:.35rem .7rem;border-bottom:1px solid var(--line);vertical-align:top}
+table{border-collapse:collapse;width:100%;margin:.5rem 0}
+th,td{text-align:left;padding:.35rem .7rem;border-bottom:1px solid var(--line);
+vertical-align:top}
 th{font-weight:600;color:var(--soft);font-size:.85rem}td.number{text-align:right;font-variant-numeric:tabular-nums}
 .good{color:var(--good)}.bad{color:var(--bad)}.warn{color:var(--warn)}.verdict{font-size:1.2rem;font-weight:600}
 .bar{display:inline-block;height:.7rem;background:var(--bar);vertical-align:middle}
-code,pre{font:13px/1.4 ui-monospace,monospace;background:#f4f6f8;border-radius:3px;padding:.1rem .3rem}pre{padding:.7rem;overflow:auto}
+code,pre{font:13px/1.4 ui-monospace,monospace;background:#f4f6f8;border-radius:3px;padding:.1rem .3rem}
+pre{padding:.7rem;overflow:auto}
 """
 
 
