@@ -1,0 +1,163 @@
+"""Rows of plain values (JSON objects, CSV lines) as serialized tf.Examples, typed as the model itself parses them."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from modules.serving.status import BadRowError
+
+_KINDS = {types_pb2.DT_FLOAT: float, types_pb2.DT_INT64: int, types_pb2.DT_STRING: bytes}
+_NAMES = {float: "a number", int: "a whole number", bytes: "text"}
+
+FeatureKinds = Mapping[str, type]
+
+
+def parsed_features(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, type]:
+    """The features that the graph's tf.Example parsers read: name to float, int or bytes; empty without a parser."""
+    found: dict[str, type] = {}
+    scopes = [meta_graph.graph_def.node, *(f.node_def for f in meta_graph.graph_def.library.function)]
+    for nodes in scopes:
+        parsers = [node for node in nodes if node.op == "ParseExampleV2"]
+        if not parsers:
+            continue
+        constants = {node.name: node for node in nodes if node.op == "Const"}
+        for parser in parsers:
+            found |= _features_of(parser, constants)
+    return found
+
+
+def _features_of(parser: node_def_pb2.NodeDef, constants: Mapping[str, node_def_pb2.NodeDef]) -> dict[str, type]:
+    # Inputs of ParseExampleV2: serialized, names, sparse_keys, dense_keys, ragged_keys, then the dense defaults.
+    typed_keys = zip(parser.input[2:5], ("sparse_types", "Tdense", "ragged_value_types"), strict=True)
+    found: dict[str, type] = {}
+    for reference, types in typed_keys:
+        constant = constants.get(reference.split(":")[0])
+        if constant is None:
+            continue
+        keys = np.atleast_1d(tf.make_ndarray(constant.attr["value"].tensor))
+        found |= {
+            key.decode("utf-8"): _KINDS[dtype] for key, dtype in zip(keys, parser.attr[types].list.type, strict=True)
+        }
+    return found
+
+
+def encode_rows(rows: Iterable[Mapping[str, Any]], kinds: FeatureKinds) -> list[bytes]:
+    """Serialized tf.Examples, one for each row.
+
+    A value may be a scalar, a list, or None (a missing value). Where `kinds` is empty the type is that of the value.
+
+    Raises:
+      BadRowError: names the row (from 1), the feature, the value and what was expected.
+    """
+    return [_encode_row(row, kinds, number) for number, row in enumerate(rows, start=1)]
+
+
+def _encode_row(row: Mapping[str, Any], kinds: FeatureKinds, number: int) -> bytes:
+    if not isinstance(row, Mapping):
+        raise BadRowError(f"row {number}: expected an object of feature names and values, got {row!r}")
+    example = tf.train.Example()
+    for name, value in row.items():
+        if kinds and name not in kinds:
+            continue  # such as the label column of a training file
+        values = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+        values = [item for item in values if item is not None and item != ""]
+        if not values:
+            continue
+        kind = kinds.get(name) or _kind_of(values)
+        feature = example.features.feature[name]
+        converted = [_convert(item, kind, name, number) for item in values]
+        if kind is float:
+            feature.float_list.value.extend(converted)
+        elif kind is int:
+            feature.int64_list.value.extend(converted)
+        else:
+            feature.bytes_list.value.extend(converted)
+    if kinds and not example.features.feature:
+        known = ", ".join(sorted(kinds))
+        raise BadRowError(f"row {number}: holds none of the features that the model reads ({known})")
+    return example.SerializeToString()
+
+
+def _kind_of(values: Sequence[Any]) -> type:
+    if any(isinstance(value, str | bytes) for value in values):
+        return bytes
+    return float if any(isinstance(value, float | np.floating) for value in values) else int
+
+
+def _convert(value: Any, kind: type, name: str, number: int) -> Any:
+    if kind is bytes:
+        return value if isinstance(value, bytes) else str(value).encode("utf-8")
+    try:
+        if kind is float:
+            return float(value)
+        whole = int(value)  # refuses "3.5" and "abc"
+        if whole != float(value) or not -(2**63) <= whole < 2**63:
+            raise ValueError(value)
+    except (TypeError, ValueError, OverflowError):
+        wanted = _NAMES[kind]
+        raise BadRowError(f"row {number}, feature {name!r}: expected {wanted}, got {value!r}") from None
+    return whole
+
+
+def read_rows(stream: TextIO, where: str) -> Iterator[dict[str, Any]]:
+    """Rows of CSV with a header, of one JSON array, of one JSON object, or of one JSON object a line.
+
+    JSON is recognised by its first character. `where` names the input in errors.
+    """
+    text = stream.read()
+    body = text.lstrip("\ufeff").lstrip()
+    if not body:
+        raise BadRowError(f"{where} is empty: expected CSV with a header, or JSON objects")
+    if body[0] in "[{":
+        return iter(_json_rows(body, where))
+    return iter(_csv_rows(body, where))
+
+
+def _json_rows(body: str, where: str) -> list[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    rows: list[dict[str, Any]] = []
+    position = 0
+    while position < len(body):
+        try:
+            value, position = decoder.raw_decode(body, position)
+        except json.JSONDecodeError as error:
+            raise BadRowError(f"{where}, line {error.lineno}, column {error.colno}: {error.msg}") from None
+        rows.extend(value if isinstance(value, list) else [value])
+        while position < len(body) and body[position] in " \t\r\n,":
+            position += 1
+    return rows
+
+
+def _csv_rows(body: str, where: str) -> list[dict[str, Any]]:
+    lines = body.splitlines()
+    reader = csv.DictReader(lines, strict=True)
+    rows = []
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                fields = reader.fieldnames or []
+                raise BadRowError(f"{where}, line {reader.line_num}: expected {len(fields)} fields as in the header")
+            rows.append(row)
+    except csv.Error as error:
+        raise BadRowError(f"{where}, line {reader.line_num}: {error}") from None
+    if not rows:
+        raise BadRowError(f"{where} holds a header and no rows")
+    return rows
+
+
+def decode_example(serialized: bytes) -> dict[str, Any]:
+    """A serialized tf.Example as plain values: what was asked, for a person to read."""
+    example = tf.train.Example.FromString(serialized)
+    row = {}
+    for name, feature in sorted(example.features.feature.items()):
+        kind = feature.WhichOneof("kind")
+        values = list(getattr(feature, kind).value) if kind else []
+        plain = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
+        row[name] = plain[0] if len(plain) == 1 else plain or None
+    return row
