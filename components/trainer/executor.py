@@ -1,0 +1,56 @@
+"""Runs the training step: the stock Trainer's inputs and outputs, with the work done by a cluster of processes."""
+
+import os
+import tempfile
+from typing import Any
+
+from tfx import types
+from tfx.components.trainer import executor
+from tfx.types import standard_component_specs
+from tfx.utils import json_utils
+
+from components.trainer.cluster_config import ClusterConfig
+from components.trainer.fn_args import plain_fields
+from components.trainer.launch import launch
+from components.trainer.training_spec import TrainingSpec
+
+CLUSTER_KEY = "cluster"
+CODE_FINGERPRINT_KEY = "code_fingerprint"
+
+
+class Executor(executor.GenericExecutor):
+    """TFX's generic trainer, except that `run_fn` runs in the workers of a cluster and never in this process."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """See TFX's BaseExecutor.
+
+        Raises:
+          TrainingError: training did not end well; nothing is left at the Model artifact.
+          TrainingConfigError: it could not be started as configured.
+        """
+        cluster = ClusterConfig.from_json(exec_properties.get(CLUSTER_KEY) or "{}")
+        [model] = output_dict[standard_component_specs.MODEL_KEY]
+        [model_run] = output_dict[standard_component_specs.MODEL_RUN_KEY]
+        # Read here as well as in the workers, so that a wrong input is reported before any process starts.
+        fn_args = self._GetFnArgs(input_dict, output_dict, exec_properties)
+        spec = TrainingSpec(
+            run_fn=exec_properties[standard_component_specs.RUN_FN_KEY],
+            fn_args=plain_fields(fn_args),
+            tfx={
+                "input_dict": json_utils.dumps(input_dict),
+                "output_dict": json_utils.dumps(output_dict),
+                "exec_properties": json_utils.dumps(exec_properties),
+            },
+            model_dir=model.uri,
+            job_dir=self._job_dir(model_run.uri),
+        )
+        launch(spec, cluster)
+
+    def _job_dir(self, model_run_uri: str) -> str:
+        """Beside the TensorBoard logs, where a person will look; object stores cannot hold a file that grows."""
+        return tempfile.mkdtemp(prefix="training-") if "://" in model_run_uri else os.path.join(model_run_uri, "job")

@@ -1,0 +1,38 @@
+"""The one interface to a running training cluster, whatever it runs on."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Protocol
+
+from components.trainer import exit_codes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """How a job ended. `message` says why in one line, for a person; `details` is the failing task's traceback."""
+
+    exit_code: int
+    message: str
+    details: str = ""
+    num_restarts: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every task ended well."""
+        return self.exit_code == exit_codes.DONE
+
+
+class Job(Protocol):
+    """A training cluster. `submit` starts it; the other methods may be called from any thread afterwards."""
+
+    def submit(self) -> None:
+        """Starts the cluster, or adopts the one that this very job has already started."""
+
+    def wait(self) -> JobResult:
+        """Blocks until the job ends, restarts included."""
+
+    def logs(self) -> Iterator[str]:
+        """Yields every task's output, line by line and marked with the task, until the job ends."""
+
+    def cancel(self) -> None:
+        """Asks the tasks to write a checkpoint and stop; `wait` returns when they have. A second call does not ask."""

@@ -1,0 +1,66 @@
+"""Trains: writes the spec, starts the cluster, shows its output, and publishes the model or says why there is none."""
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from components.trainer import export
+from components.trainer.cluster_config import ClusterConfig
+from components.trainer.errors import TrainingError
+from components.trainer.job import Job, JobResult
+from components.trainer.local_job import LocalJob
+from components.trainer.training_spec import TrainingSpec
+
+
+def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
+    """Runs one training job to its end. The model is then where `spec.fn_args["serving_model_dir"]` says.
+
+    Raises:
+      TrainingError: it did not end well. `exit_code` is 138 or 143 where another try may help.
+      TrainingConfigError: it could not be started as configured.
+    """
+    spec.write()
+    job = LocalJob(spec, cluster)
+    try:
+        with _cancelled_by_sigterm(job):
+            job.submit()
+            result = _run(job)
+    finally:
+        if sys.exc_info()[0] is not None:
+            export.clear_staging(spec)
+    if not result.is_done:
+        export.clear_staging(spec)
+        if result.details:
+            print(result.details, file=sys.stderr, flush=True)
+        raise TrainingError(f"training failed: {result.message}", result.exit_code)
+    export.publish(spec)
+    return result
+
+
+def _run(job: Job) -> JobResult:
+    try:
+        for line in job.logs():
+            print(line, file=sys.stderr, flush=True)
+        return job.wait()
+    except BaseException:  # Ctrl-C above all: the workers are told, and waited for, before it goes on
+        job.cancel()
+        try:
+            job.wait()
+        except BaseException:  # Ctrl-C again
+            job.cancel()
+            job.wait()
+        raise
+
+
+@contextlib.contextmanager
+def _cancelled_by_sigterm(job: Job) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    previous = signal.signal(signal.SIGTERM, lambda *_: job.cancel())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,182 @@
+"""The training cluster as processes on this machine, restarted together until done or the budget is spent."""
+
+import contextlib
+import os
+import pathlib
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from components.trainer import cluster_environment, exit_codes, export, ports
+from components.trainer.cluster_config import ClusterConfig
+from components.trainer.failure import explain
+from components.trainer.job import JobResult
+from components.trainer.log_book import LogBook
+from components.trainer.training_spec import TrainingSpec
+from components.trainer.worker_process import WorkerProcess
+
+
+class LocalJob:
+    """See `components.trainer.job.Job`."""
+
+    def __init__(self, spec: TrainingSpec, cluster: ClusterConfig):
+        self._spec = spec
+        self._cluster = cluster
+        self._log = LogBook(pathlib.Path(spec.job_dir, "job.log"))
+        self._events: queue.SimpleQueue[WorkerProcess | None] = queue.SimpleQueue()  # None: something was cancelled
+        self._cancels = 0
+        self._deadline = float("inf")
+        self._result: JobResult | None = None
+        self._error: BaseException | None = None
+        # All workers are started and awaited by this one thread: to the kernel, it is their parent.
+        self._supervisor = threading.Thread(target=self._supervise, name="training-supervisor", daemon=True)
+
+    def submit(self) -> None:
+        """Starts the workers."""
+        if self._cluster.deadline_seconds:
+            self._deadline = time.monotonic() + self._cluster.deadline_seconds
+        self._supervisor.start()
+
+    def wait(self) -> JobResult:
+        """Blocks until the last attempt has ended and no process is left."""
+        self._supervisor.join()
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result
+
+    def logs(self) -> Iterator[str]:
+        """Yields the lines of all workers."""
+        return self._log.follow()
+
+    def cancel(self) -> None:
+        """SIGTERM to all workers; SIGKILL after the grace period or at the second call. Safe in a signal handler."""
+        self._cancels += 1
+        self._events.put(None)
+
+    def _supervise(self) -> None:
+        try:
+            self._result = self._run_attempts()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._log.close()
+
+    def _run_attempts(self) -> JobResult:
+        attempt = 0
+        while True:
+            result = self._run_gang(attempt)
+            if result.is_done or not exit_codes.is_retryable(result.exit_code) or self._is_over():
+                return result
+            if attempt == self._cluster.max_restarts:
+                return _with_note(result, f"gave up after {attempt} restarts (cluster: max_restarts)")
+            delay = min(self._cluster.restart_backoff_seconds * 2**attempt, self._cluster.max_restart_backoff_seconds)
+            attempt += 1
+            self._log.append(
+                f"restart {attempt} of {self._cluster.max_restarts} of all workers in {delay:g} s: {result.message}"
+            )
+            if self._sleep(delay):
+                return result
+
+    def _is_over(self) -> bool:
+        return self._cancels > 0 or time.monotonic() >= self._deadline
+
+    def _sleep(self, seconds: float) -> bool:
+        """Waits between two attempts; True when the job was cancelled meanwhile."""
+        with contextlib.suppress(queue.Empty):
+            self._events.get(timeout=max(0.0, min(seconds, self._deadline - time.monotonic())))
+        return self._is_over()
+
+    def _run_gang(self, attempt: int) -> JobResult:
+        export.clear_staging(self._spec)
+        counts = self._cluster.task_counts()
+        tasks = [(kind, index) for kind, count in counts.items() for index in range(count)]
+        num_servers = sum(count for kind, count in counts.items() if kind != "evaluator")
+        reader, writer = os.pipe()
+        workers: list[WorkerProcess] = []
+        # Events of the last attempt say nothing about this one.
+        events = self._events = queue.SimpleQueue()
+        try:
+            with ports.hold(num_servers, self._cluster.first_port) as held:
+                addresses = _addresses(counts, held)
+                for kind, index in tasks:
+                    env = self._environment(addresses, kind, index)
+                    task = f"{kind}-{index}"
+                    self._spec.failure_path(task).unlink(missing_ok=True)
+                    worker = WorkerProcess(
+                        task, self._spec.path, env, reader, on_line=self._line_writer(task), on_exit=events.put
+                    )
+                    workers.append(worker)
+                return self._watch(workers, events, attempt)
+        finally:
+            for worker in workers:
+                worker.kill()
+            for worker in workers:
+                worker.join()
+            os.close(reader)
+            os.close(writer)
+
+    def _watch(self, workers: list[WorkerProcess], events: queue.SimpleQueue, attempt: int) -> JobResult:
+        """Waits for the gang to end, one way or another."""
+        ended: list[WorkerProcess] = []  # in the order in which they ended
+        kill_at = self._deadline
+        was_told = 0
+        awaited = _awaited(workers)
+        while not awaited <= {worker.task for worker in ended}:
+            if self._cancels > was_told:
+                for worker in workers:
+                    worker.terminate() if self._cancels == 1 else worker.kill()
+                was_told = self._cancels
+                kill_at = min(kill_at, time.monotonic() + self._cluster.grace_seconds)
+            try:
+                worker = events.get(timeout=_timeout(kill_at))
+            except queue.Empty:
+                break
+            if worker is None:
+                continue
+            ended.append(worker)
+            if worker.exit_code != exit_codes.DONE:
+                kill_at = min(kill_at, time.monotonic() + self._cluster.peer_exit_seconds)
+        timed_out = self._deadline <= time.monotonic()
+        return explain(self._spec, ended, attempt, was_cancelled=was_told > 0, timed_out=timed_out)
+
+    def _environment(self, addresses: dict[str, list[str]], kind: str, index: int) -> dict[str, str]:
+        env = dict(os.environ)
+        env.pop("TF_CONFIG", None)
+        env["PYTHONUNBUFFERED"] = "1"
+        # What can be imported here can be imported there: the folder of the script that was started, for one.
+        env["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        if self._cluster.is_distributed:
+            env.update(ports.ENVIRONMENT)
+            env["TF_CONFIG"] = cluster_environment.tf_config(addresses, kind, index)
+        return env | dict(self._cluster.env)
+
+    def _line_writer(self, task: str):
+        prefix = f"[{task.replace('-', ' ')}] " if self._cluster.is_distributed else ""
+        return lambda line: self._log.append(prefix + line)
+
+
+def _addresses(counts: dict[str, int], held: list[int]) -> dict[str, list[str]]:
+    remaining = iter(held)
+    return {
+        kind: [f"{ports.HOST}:{next(remaining)}" for _ in range(count)]
+        for kind, count in counts.items()
+        if kind != "evaluator"
+    }
+
+
+def _awaited(workers: list[WorkerProcess]) -> set[str]:
+    """The tasks whose end is the end of training: parameter servers and a chief's workers never end by themselves."""
+    tasks = {worker.task for worker in workers}
+    return tasks & {"chief-0", "evaluator-0"} if "chief-0" in tasks else tasks
+
+
+def _timeout(until: float) -> float | None:
+    return None if until == float("inf") else max(0.0, until - time.monotonic())
+
+
+def _with_note(result: JobResult, note: str) -> JobResult:
+    return JobResult(exit_code=result.exit_code, message=f"{result.message}; {note}", details=result.details)

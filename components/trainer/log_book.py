@@ -1,0 +1,44 @@
+"""The lines of all tasks in one file, which any number of readers may follow while it grows."""
+
+import pathlib
+import threading
+from collections.abc import Iterator
+
+
+class LogBook:
+    """An append-only text file. Memory use does not grow with it."""
+
+    def __init__(self, path: pathlib.Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._file = path.open("w", encoding="utf-8")
+        self._grown = threading.Condition()
+
+    def append(self, line: str) -> None:
+        """Adds one line; dropped when the book is closed already."""
+        with self._grown:
+            if not self._file.closed:
+                self._file.write(line + "\n")
+                self._file.flush()
+                self._grown.notify_all()
+
+    def close(self) -> None:
+        """No more lines will come."""
+        with self._grown:
+            self._file.close()
+            self._grown.notify_all()
+
+    def follow(self) -> Iterator[str]:
+        """Yields every line from the first one on, and waits for more until the book is closed."""
+        with self._path.open(encoding="utf-8") as reader:
+            while True:
+                # Closed is asked before reading: a line written in between is then found in the next round.
+                with self._grown:
+                    is_closed = self._file.closed
+                    line = reader.readline()
+                    if not line and not is_closed:
+                        self._grown.wait()
+                        continue
+                if not line:
+                    return
+                yield line.rstrip("\n")

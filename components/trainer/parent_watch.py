@@ -1,0 +1,31 @@
+"""A worker never outlives the step that started it, however that step ends.
+
+The step holds the write end of a pipe and every worker the read end. When the step is gone the pipe reads as closed,
+and the worker kills its own process group. On Linux the kernel is asked to do the same, which also reaches a worker
+that is stopped or stuck in native code.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+FD_VARIABLE = "SLUICE_PARENT_FD"
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Starts watching, if this process was started by a step that can be watched."""
+    descriptor = os.environ.pop(FD_VARIABLE, None)
+    if descriptor is None:
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.set_inheritable(int(descriptor), False)
+    threading.Thread(target=_wait_for_end, args=(int(descriptor),), name="parent-watch", daemon=True).start()
+
+
+def _wait_for_end(descriptor: int) -> None:
+    os.read(descriptor, 1)  # blocks until the write end is closed: nothing is ever written
+    os.killpg(os.getpgrp(), signal.SIGKILL)

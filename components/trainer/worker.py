@@ -1,0 +1,116 @@
+"""One task of the training cluster: `python -m components.trainer.worker SPEC.json`, with TF_CONFIG when distributed.
+
+Start-up is kept short: neither TFX nor TensorFlow is imported before the user's module asks for it.
+"""
+
+import faulthandler
+import importlib
+import json
+import os
+import pathlib
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from components.trainer import cluster_environment, exit_codes, parent_watch
+from components.trainer.fn_args import make_fn_args
+from components.trainer.training_spec import TrainingSpec
+
+# What TensorFlow raises in the others when one task of a cluster goes away.
+_PEER_ERRORS = ("UnavailableError", "AbortedError", "DeadlineExceededError", "CancelledError")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs `run_fn` as the task that TF_CONFIG names; returns the exit code."""
+    parent_watch.die_with_parent()
+    faulthandler.enable()
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    [spec_path] = sys.argv[1:] if arguments is None else arguments
+    spec = TrainingSpec.read(spec_path)
+    task_type, task_index, task_types = _task()
+    task = f"{task_type}-{task_index}"
+    try:
+        is_chief = cluster_environment.is_chief(task_type, task_index, task_types)
+        _train(spec, "chief" if is_chief else task, must_export=is_chief)
+        return exit_codes.DONE
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if code not in (exit_codes.DONE, exit_codes.PREEMPTED):
+            _record_failure(spec.failure_path(task), error, code)
+        return code
+    except BaseException as error:
+        traceback.print_exc()
+        code = _exit_code(error, is_distributed=len(task_types) > 0 and "TF_CONFIG" in os.environ)
+        _record_failure(spec.failure_path(task), error, code)
+        return code
+
+
+def _task() -> tuple[str, int, list[str]]:
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    task = config.get("task", {"type": "worker", "index": 0})
+    return task["type"], int(task["index"]), list(config.get("cluster", {"worker": []}))
+
+
+def _train(spec: TrainingSpec, export_name: str, must_export: bool) -> None:
+    run_fn = _load(spec.run_fn)
+    staging = spec.staging_dir(export_name)
+    serving_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["serving_model_dir"]).name)
+    eval_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["eval_model_dir"]).name)
+    run_fn(make_fn_args(spec, serving_model_dir, eval_model_dir))
+    if must_export and not _exists(serving_model_dir):
+        raise RuntimeError(
+            f"{spec.run_fn} returned without a model: it must save a SavedModel to fn_args.serving_model_dir "
+            f"({serving_model_dir})"
+        )
+
+
+def _load(dotted_path: str) -> Callable[[Any], Any]:
+    module_name, _, function_name = dotted_path.rpartition(".")
+    module = importlib.import_module(module_name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ImportError(f"{module_name} ({module.__file__}) has no function {function_name}, which run_fn names")
+    return function
+
+
+def _exists(uri: str) -> bool:
+    if "://" not in uri:
+        return os.path.exists(uri)
+    from tfx.dsl.io import fileio
+
+    return fileio.exists(uri)
+
+
+def _exit_code(error: BaseException, is_distributed: bool) -> int:
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        return code
+    if isinstance(error, KeyboardInterrupt):
+        return exit_codes.PREEMPTED
+    if is_distributed and type(error).__name__ in _PEER_ERRORS and "tensorflow" in type(error).__module__:
+        return exit_codes.PEER_LOST
+    return exit_codes.FAILED
+
+
+def _record_failure(path: pathlib.Path, error: BaseException, code: int) -> None:
+    """Leaves the reason where the step looks for it, whole or not at all."""
+    record = {
+        "time": time.time(),
+        "exit_code": code,
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": traceback.format_exc(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record), encoding="utf-8")
+    partial.rename(path)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(code)

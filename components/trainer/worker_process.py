@@ -1,0 +1,94 @@
+"""One local task: a process in a group of its own, whose output is read line by line and whose end is an event."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+
+from components.trainer import exit_codes, parent_watch
+
+
+class WorkerProcess:
+    """Started on construction. Nothing it starts itself outlives `kill`."""
+
+    def __init__(
+        self,
+        task: str,
+        spec_path: pathlib.Path,
+        env: Mapping[str, str],
+        parent_fd: int,
+        on_line: Callable[[str], None],
+        on_exit: Callable[["WorkerProcess"], None],
+    ):
+        """Starts the process.
+
+        Args:
+          task: such as "worker-0".
+          spec_path: the TrainingSpec file.
+          env: the whole environment of the process.
+          parent_fd: read end of the pipe that tells the worker when its parent is gone.
+          on_line: called from a thread with each line of output.
+          on_exit: called from a thread when the process has ended and all its output was seen.
+        """
+        self.task = task
+        self.exit_code: int | None = None
+        self._on_line = on_line
+        self._on_exit = on_exit
+        self._process = subprocess.Popen(
+            # A session of its own keeps the terminal's Ctrl-C away: the step decides how its workers stop.
+            [sys.executable, "-m", "components.trainer.worker", str(spec_path)],
+            env={**env, parent_watch.FD_VARIABLE: str(parent_fd)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(parent_fd,),
+            start_new_session=True,
+        )
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._read, self._reap)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is also its group's."""
+        return self._process.pid
+
+    def terminate(self) -> None:
+        """Asks for a last checkpoint and an end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends the process and all it has started, now."""
+        self._signal(signal.SIGKILL)
+
+    def join(self) -> None:
+        """Waits until the process is gone and its output was read."""
+        for thread in self._threads:
+            thread.join()
+
+    def _signal(self, number: int) -> None:
+        if self.exit_code is None:
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                return  # it ended a moment ago; `_reap` is about to say so
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            for line in output:
+                self._on_line(line.decode("utf-8", errors="replace").rstrip("\n"))
+
+    def _reap(self) -> None:
+        # The process is left unreaped while its group is cleaned up, so that its group id cannot be anybody else's.
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        # Neither error matters: nothing is left in the group (macOS says EPERM for a group of zombies).
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.exit_code = exit_codes.from_returncode(self._process.wait())
+        self._threads[0].join()
+        self._on_exit(self)
