@@ -1,0 +1,1 @@
+"""The Chicago taxi workload: will the passenger tip more than a fifth of the fare?"""

@@ -1,0 +1,47 @@
+"""`sluice run`."""
+
+import argparse
+import json
+import sys
+
+HELP = "Run a workload's whole pipeline on this machine. Steps whose code and inputs have not changed are cached."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workload", default="taxi", help="folder under modules/, or a dotted package")
+    parser.add_argument("--data", metavar="DIR", help="your files in place of the workload's default data")
+    parser.add_argument("--workers", type=int, metavar="N", help="training processes (default: the workload's)")
+    parser.add_argument("--precision", help="float32, mixed_bfloat16 or mixed_float16 (default: the workload's)")
+    parser.add_argument("--train-steps", type=int, metavar="N", help="optimizer steps (default: the workload's)")
+    parser.add_argument(
+        "--from", dest="from_step", metavar="STEP", help="start here; earlier steps' outputs are reused"
+    )
+    parser.add_argument("--to", dest="to_step", metavar="STEP", help="stop after this step")
+    parser.add_argument("--no-cache", action="store_true", help="run every step again")
+    parser.add_argument("--root", default="build", metavar="DIR", help="where everything is written")
+    parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipeline import config
+
+    # Wrong settings are found before the ten seconds that importing TFX takes.
+    settings = config.make_config(
+        args.workload,
+        data=args.data,
+        root=args.root,
+        num_workers=args.workers,
+        precision=args.precision,
+        train_steps=args.train_steps,
+        enable_cache=not args.no_cache,
+    )
+    print(f"{settings.workload.description or settings.workload.name}\ndata: {settings.data}", file=sys.stderr)
+    from pipeline import report, session
+
+    record = session.run(settings, from_step=args.from_step, to_step=args.to_step, debug=args.debug)
+    if args.json:
+        print(report.summary(record, settings), file=sys.stderr)
+        print(json.dumps(report.as_json(record)))
+    else:
+        print(report.summary(record, settings))
+    return int(record.exit_code or 0)

@@ -1,0 +1,84 @@
+"""TFMA's EvalConfig from the workload's `evaluate` section."""
+
+import json
+
+from tensorflow_model_analysis.proto import config_pb2
+
+from pipeline.config import EvaluateConfig, MetricConfig
+
+
+def build_eval_config(config: EvaluateConfig, *, has_baseline: bool = True) -> config_pb2.EvalConfig:
+    """The configuration of the stock Evaluator.
+
+    Args:
+      config: metrics with their bounds, slices, and how the model is called.
+      has_baseline: whether a baseline model is declared; the stock Evaluator removes it where none was blessed yet.
+    """
+    model = config_pb2.ModelSpec(
+        signature_name=config.signature,
+        label_key=config.label_key,
+        prediction_key=config.prediction_key or "",
+        preprocessing_function_names=[config.preprocessing] if config.preprocessing else [],
+    )
+    models = [model]
+    if has_baseline:
+        baseline = config_pb2.ModelSpec()
+        baseline.CopyFrom(model)
+        baseline.is_baseline, baseline.name = True, "baseline"
+        model.name = "candidate"
+        models = [model, baseline]
+    return config_pb2.EvalConfig(
+        model_specs=models,
+        slicing_specs=[
+            config_pb2.SlicingSpec(),
+            *[config_pb2.SlicingSpec(feature_keys=keys) for keys in config.slices],
+        ],
+        metrics_specs=[
+            config_pb2.MetricsSpec(
+                metrics=[
+                    config_pb2.MetricConfig(class_name="ExampleCount"),
+                    *[_metric(metric, config, has_baseline) for metric in config.metrics],
+                ]
+            )
+        ],
+        options=_options(config),
+    )
+
+
+def _options(config: EvaluateConfig) -> config_pb2.Options:
+    options = config_pb2.Options()
+    options.compute_confidence_intervals.value = config.confidence_intervals
+    # A slice too small is left out by TFMA itself, so that it can never decide; the report names it.
+    options.min_slice_size.value = config.min_slice_size
+    return options
+
+
+def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) -> config_pb2.MetricConfig:
+    result = config_pb2.MetricConfig(
+        class_name=metric.name, config=json.dumps(metric.params, sort_keys=True) if metric.params else ""
+    )
+    if not metric.decides:
+        return result
+    threshold = _threshold(metric, has_baseline)
+    if not metric.on_slices:
+        result.threshold.CopyFrom(threshold)
+        return result
+    specs = [config_pb2.SlicingSpec(), *[config_pb2.SlicingSpec(feature_keys=keys) for keys in config.slices]]
+    result.per_slice_thresholds.append(config_pb2.PerSliceMetricThreshold(slicing_specs=specs, threshold=threshold))
+    return result
+
+
+def _threshold(metric: MetricConfig, has_baseline: bool) -> config_pb2.MetricThreshold:
+    threshold = config_pb2.MetricThreshold()
+    if metric.at_least is not None:
+        threshold.value_threshold.lower_bound.value = metric.at_least
+    if metric.at_most is not None:
+        threshold.value_threshold.upper_bound.value = metric.at_most
+    if metric.max_loss is not None and has_baseline:
+        direction = config_pb2.MetricDirection
+        threshold.change_threshold.direction = (
+            direction.HIGHER_IS_BETTER if metric.higher_is_better else direction.LOWER_IS_BETTER
+        )
+        # TFMA compares the change (candidate - baseline) with this bound, whose sign follows the direction.
+        threshold.change_threshold.absolute.value = -metric.max_loss if metric.higher_is_better else metric.max_loss
+    return threshold

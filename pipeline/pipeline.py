@@ -1,0 +1,137 @@
+"""The pipeline: which steps there are and what each reads from the others. Wiring only."""
+
+import dataclasses
+import os
+
+from tfx import v1 as tfx
+from tfx.dsl.components.base import base_beam_component, base_component
+from tfx.orchestration import metadata
+
+from components.baseline_resolver import baseline_resolver
+from components.data_gate.component import DataGate
+from components.data_gate.config import GatePolicy
+from components.example_gen.component import ExampleGen
+from components.example_gen.config import IngestConfig
+from components.model_registry.component import ModelRegistrar
+from components.pusher.component import Pusher
+from components.pusher.config import PushTarget
+from components.trainer.component import Trainer
+from components.trainer.cluster_config import ClusterConfig
+from pipeline.config import PipelineConfig
+from pipeline.errors import ConfigError
+from pipeline.eval_config import build_eval_config
+
+# By its full path: since Beam 2.68 "DirectRunner" may pick another runner by itself (docs/adr/0004-beam-runner.md).
+LOCAL_BEAM_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None) -> tfx.dsl.Pipeline:
+    """The TFX pipeline of one workload.
+
+    Args:
+      config: paths, workload and options.
+      cluster: where the Trainer's workers run; None means processes on this machine.
+
+    Raises:
+      ConfigError: or another error with an `exit_code`, for settings that cannot be right.
+    """
+    workload = config.workload
+    nodes: list[base_component.BaseComponent] = []
+
+    examples = ExampleGen(
+        input_base=config.data, config=IngestConfig.from_dict(workload.ingest, f"workload {workload.name}: ingest")
+    ).with_id("ExampleGen")
+    statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
+    schema = _schema_node(config, statistics)
+    validator = tfx.components.ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"]
+    )
+    gate = DataGate(
+        statistics=statistics.outputs["statistics"],
+        schema=schema.outputs["schema"],
+        anomalies=validator.outputs["anomalies"],
+        examples=examples.outputs["examples"],
+        policy=GatePolicy.from_dict(workload.gate, f"workload {workload.name}: gate"),
+    ).with_id("DataGate")
+    nodes += [examples, statistics, schema, validator, gate]
+
+    transform = None
+    if workload.transform:
+        transform = tfx.components.Transform(
+            examples=examples.outputs["examples"],
+            schema=schema.outputs["schema"],
+            preprocessing_fn=workload.transform.preprocessing_fn,
+            disable_statistics=True,  # the gate has judged the raw data; these would double the step's time
+        )
+        nodes.append(transform)
+    trainer = _trainer(config, cluster, examples, schema, transform)
+    baseline = baseline_resolver(trainer.outputs["model"])
+    evaluator = tfx.components.Evaluator(
+        examples=examples.outputs["examples"],
+        model=trainer.outputs["model"],
+        baseline_model=baseline.outputs["model"],
+        eval_config=build_eval_config(workload.evaluate),
+        example_splits=["eval"],
+        schema=schema.outputs["schema"],
+    )
+    registrar = ModelRegistrar(
+        model=trainer.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        evaluation=evaluator.outputs["evaluation"],
+        registry=config.registry_dir,
+        name=workload.name,
+    ).with_id("ModelRegistrar")
+    pusher = Pusher(
+        model=trainer.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        target=PushTarget.from_dict(
+            {"base": os.path.dirname(config.serving_dir), "name": workload.name, **workload.push},
+            f"workload {workload.name}: push",
+        ),
+    ).with_id("Pusher")
+    nodes += [trainer, baseline, evaluator, registrar, pusher]
+
+    # Nothing reads or learns from data that the gate has not let through.
+    for node in nodes[5:]:
+        node.add_upstream_node(gate)
+    _set_beam_args(config, nodes)
+    return tfx.dsl.Pipeline(
+        pipeline_name=workload.name,
+        pipeline_root=config.pipeline_root,
+        components=nodes,
+        enable_cache=config.enable_cache,
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(config.metadata_path),
+        beam_pipeline_args=[f"--runner={LOCAL_BEAM_RUNNER}", *config.beam_pipeline_args],
+    )
+
+
+def _schema_node(config: PipelineConfig, statistics: base_component.BaseComponent) -> base_component.BaseComponent:
+    if config.schema_file:
+        return tfx.components.ImportSchemaGen(schema_file=config.schema_file).with_id("SchemaGen")
+    return tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
+
+
+def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, schema, transform) -> Trainer:
+    train = config.workload.train
+    engine = {"precision": train.precision, "train_steps": train.train_steps, **train.engine}
+    return Trainer(
+        run_fn=train.run_fn,
+        examples=(transform.outputs["transformed_examples"] if transform else examples.outputs["examples"]),
+        transform_graph=transform.outputs["transform_graph"] if transform else None,
+        schema=schema.outputs["schema"],
+        train_args=tfx.proto.TrainArgs(splits=["train"], num_steps=train.train_steps),
+        eval_args=tfx.proto.EvalArgs(splits=["eval"], num_steps=train.eval_steps),
+        custom_config={"training": engine},
+        cluster=dataclasses.replace(cluster or ClusterConfig(), num_workers=train.num_workers),
+    ).with_id("Trainer")
+
+
+def _set_beam_args(config: PipelineConfig, nodes: list[base_component.BaseComponent]) -> None:
+    """Gives single steps the Beam options that the configuration has for them, in place of the general ones."""
+    by_id = {node.id: node for node in nodes}
+    for step, arguments in config.component_beam_args.items():
+        node = by_id.get(step)
+        if not isinstance(node, base_beam_component.BaseBeamComponent):
+            beam_steps = [n.id for n in nodes if isinstance(n, base_beam_component.BaseBeamComponent)]
+            raise ConfigError(f"component_beam_args: `{step}` is not a Beam step. Beam steps: {', '.join(beam_steps)}")
+        node.with_beam_pipeline_args(list(arguments))

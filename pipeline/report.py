@@ -1,0 +1,117 @@
+"""What a run says when it is over: the summary on the terminal and the JSON object."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from pipeline.config import PipelineConfig
+from pipeline.run_record import RunRecord
+
+
+def describe(step: str, outputs: dict[str, str]) -> str:
+    """Rows or bytes that a step wrote."""
+    if not outputs:
+        return ""
+    rows = split_rows(outputs) if step == "ExampleGen" else {}
+    size = sum(_num_bytes(uri) for uri in outputs.values())
+    return (f"{sum(rows.values()):,} rows, " if rows else "") + _readable_bytes(size)
+
+
+def split_rows(outputs: dict[str, str]) -> dict[str, int]:
+    """Rows of each split, from the ingestion report among the step's outputs."""
+    path = pathlib.Path(outputs.get("report", ""), "report.json")
+    if not path.is_file():
+        return {}
+    return dict(json.loads(path.read_text(encoding="utf-8")).get("splits", {}))
+
+
+def as_json(record: RunRecord) -> dict[str, Any]:
+    """The object that `--json` prints."""
+    content = dataclasses.asdict(record)
+    content["steps"] = [{key: step[key] for key in ("name", "state", "seconds", "detail")} for step in content["steps"]]
+    return content
+
+
+def summary(record: RunRecord, config: PipelineConfig) -> str:
+    """The summary for a person: steps, splits, metrics against their bounds, verdict, model, prediction, what next."""
+    parts = [_steps(record), _splits(record), _metrics(record), _verdict(record), _model(record)]
+    parts += [_prediction(record), _next(record)]
+    return "\n".join(part for part in parts if part)
+
+
+def _steps(record: RunRecord) -> str:
+    width = max(len(step.name) for step in record.steps)
+    lines = [f"\nRun {record.run_id}: {record.state} in {record.seconds:.1f} s"]
+    for step in record.steps:
+        seconds = f"{step.seconds:6.1f} s" if step.state in ("ran", "failed") else " " * 8
+        lines.append(f"  {step.name:{width}}  {step.state:7}  {seconds}  {step.detail}".rstrip())
+    states = {step.state for step in record.steps}
+    if states == {"cached"}:
+        lines.append("  Nothing was run again: code, configuration and data are those of the last run.")
+    return "\n".join(lines)
+
+
+def _splits(record: RunRecord) -> str:
+    if not record.splits:
+        return ""
+    total = sum(record.splits.values())
+    return "Data    " + ", ".join(f"{name} {rows:,} ({rows / total:.0%})" for name, rows in record.splits.items())
+
+
+def _metrics(record: RunRecord) -> str:
+    lines = []
+    for name, metric in record.metrics.items():
+        baseline = f"  baseline {metric['baseline']:.4f}" if metric["baseline"] is not None else ""
+        mark = {True: "kept", False: "NOT KEPT", None: ""}[metric["passed"]]
+        bound = f"  must be {metric['bound']}: {mark}" if metric["bound"] else ""
+        lines.append(f"  {name:22} {metric['value']:.4f}{bound}{baseline}")
+    return "\n".join(["Metrics", *lines]) if lines else ""
+
+
+def _verdict(record: RunRecord) -> str:
+    if record.error:
+        return ""
+    reasons = "; ".join(record.reasons)
+    return f"Verdict {record.verdict}" + (f": {reasons}" if reasons else "")
+
+
+def _model(record: RunRecord) -> str:
+    if record.pushed_version is None:
+        return ""
+    return f"Model   {record.serving_dir}/{record.pushed_version}"
+
+
+def _prediction(record: RunRecord) -> str:
+    if not record.prediction:
+        return ""
+    inputs = record.prediction["input"]
+    shown = ", ".join(f"{key}={value}" for key, value in list(inputs.items())[:6])
+    more = f", and {len(inputs) - 6} more" if len(inputs) > 6 else ""
+    return f"Asked   {shown}{more}\nAnswer  {json.dumps(record.prediction['output'])}"
+
+
+def _next(record: RunRecord) -> str:
+    root = "" if record.root == os.path.abspath("build") else f" --root {record.root}"
+    commands = [f"sluice show{root}", f"sluice runs{root}"]
+    if record.pushed_version is not None:
+        commands += [f"sluice predict --base {record.serving_dir}", f"sluice serve {record.serving_dir}"]
+    return "Next    " + "\n        ".join(commands) + f"\nLog     {record.path.with_name('log.txt')}"
+
+
+def _num_bytes(uri: str) -> int:
+    if "://" in uri:
+        return 0
+    path = pathlib.Path(uri)
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _readable_bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")

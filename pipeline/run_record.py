@@ -1,0 +1,123 @@
+"""The history of runs: one JSON file per run, kept up to date while it runs."""
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+from typing import Any
+
+from pipeline.errors import ConfigError
+
+
+@dataclasses.dataclass
+class StepRecord:
+    """What became of one step: ran, cached, reused (from an earlier run), failed or not run."""
+
+    name: str
+    state: str = "not run"
+    seconds: float = 0.0
+    detail: str = ""
+    outputs: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class RunRecord:
+    """One run, as `sluice runs`, `sluice show` and `--json` tell it."""
+
+    run_id: str
+    workload: str
+    root: str
+    data: str
+    started: str
+    pid: int
+    state: str = "running"
+    seconds: float = 0.0
+    steps: list[StepRecord] = dataclasses.field(default_factory=list)
+    splits: dict[str, int] = dataclasses.field(default_factory=dict)
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    verdict: str = "none"
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    pushed_version: str | None = None
+    serving_dir: str | None = None
+    prediction: dict[str, Any] | None = None
+    error: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def path(self) -> pathlib.Path:
+        return runs_folder(self.root) / self.run_id / "run.json"
+
+    def step(self, name: str) -> StepRecord:
+        return next(step for step in self.steps if step.name == name)
+
+    def save(self) -> None:
+        """Replaces the file in one step, so that a reader never sees half of it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+        temporary.replace(self.path)
+
+
+def runs_folder(root: str) -> pathlib.Path:
+    return pathlib.Path(root, "runs")
+
+
+def start(workload: str, root: str, data: str, steps: list[str]) -> RunRecord:
+    """A new record, saved, with an id that sorts by time."""
+    now = datetime.datetime.now()
+    record = RunRecord(
+        run_id=f"{workload}-{now:%Y%m%d-%H%M%S-%f}"[:-3],
+        workload=workload,
+        root=root,
+        data=data,
+        started=now.isoformat(timespec="seconds"),
+        pid=os.getpid(),
+        steps=[StepRecord(name) for name in steps],
+    )
+    record.save()
+    return record
+
+
+def load_all(root: str, workload: str | None = None) -> list[RunRecord]:
+    """All runs under `root`, newest first; one whose process is gone counts as interrupted."""
+    records = [_load(path) for path in runs_folder(root).glob("*/run.json")]
+    records = [record for record in records if workload in (None, record.workload)]
+    return sorted(records, key=lambda record: record.started + record.run_id, reverse=True)
+
+
+def find(root: str, run_id: str | None) -> RunRecord:
+    """The run with this id (or a unique part of it), or the newest one.
+
+    Raises:
+      ConfigError: where there is none, or several fit.
+    """
+    records = load_all(root)
+    if not records:
+        raise ConfigError(f"no run under {root} yet: `sluice run` makes one")
+    if run_id is None:
+        return records[0]
+    fits = [record for record in records if run_id in record.run_id]
+    if len(fits) != 1:
+        problem = "no run fits" if not fits else f"{len(fits)} runs fit"
+        raise ConfigError(f"{problem} {run_id!r}: `sluice runs` lists them")
+    return fits[0]
+
+
+def _load(path: pathlib.Path) -> RunRecord:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["steps"] = [StepRecord(**step) for step in content["steps"]]
+    record = RunRecord(**content)
+    if record.state == "running" and not _is_alive(record.pid):
+        record.state = "interrupted"
+    return record
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

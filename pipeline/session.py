@@ -1,0 +1,165 @@
+"""One run from start to finish: lock, put right, run the steps, read the results, write the record."""
+
+import importlib
+import logging
+import os
+import pathlib
+import sys
+import time
+
+from absl import logging as absl_logging
+from tfx.orchestration import metadata
+
+from pipeline import local_runner, recovery, report, run_record
+from pipeline.config import PipelineConfig
+from pipeline.errors import ConfigError, ExitCode
+from pipeline.pipeline import create_pipeline
+from pipeline.run_record import RunRecord
+
+PREDICTOR = "modules.serving.predictor"
+
+
+def run(
+    config: PipelineConfig, from_step: str | None = None, to_step: str | None = None, debug: bool = False
+) -> RunRecord:
+    """Runs the pipeline and returns its record; a failed step is in the record, not raised.
+
+    Raises:
+      ConfigError: before anything runs, for settings that cannot be right.
+    """
+    for path in (config.pipeline_root, os.path.dirname(config.metadata_path)):
+        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    with recovery.exclusive(config.root, config.workload.name, _say):
+        pipeline = create_pipeline(config)
+        names = local_runner.step_names(pipeline)
+        local_runner.check_step(from_step, "--from", names)
+        local_runner.check_step(to_step, "--to", names)
+        base_run_id = _base_run(config, names, from_step)
+        connection = metadata.sqlite_metadata_connection_config(config.metadata_path)
+        for line in recovery.reconcile(connection, config.pipeline_root):
+            _say(line)
+        record = run_record.start(config.workload.name, config.root, config.data, names)
+        record.serving_dir = config.serving_dir
+        _quiet(record, debug)
+        runner = local_runner.RecordingDagRunner(
+            record, _Progress(record).on_step, from_step=from_step, to_step=to_step, base_run_id=base_run_id
+        )
+        _run_steps(runner, pipeline, record, config, debug)
+    return record
+
+
+def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig, debug: bool) -> None:
+    start = time.monotonic()
+    try:
+        runner.run(pipeline)
+        record.state = "done"
+        _read_results(record, config)
+    except KeyboardInterrupt:
+        record.state, record.error, record.exit_code = "stopped", "stopped by Ctrl-C", 130
+        raise
+    except Exception as error:
+        if debug:
+            logging.getLogger(__name__).exception("the run failed")
+        logging.getLogger("sluice").info("the run failed", exc_info=error)
+        record.state = "failed"
+        record.exit_code = int(getattr(error, "exit_code", ExitCode.STEP_FAILED))
+        record.error = _message(error)
+    finally:
+        record.seconds = round(time.monotonic() - start, 1)
+        record.save()
+
+
+def _message(error: Exception) -> str:
+    if getattr(error, "exit_code", None) is not None:
+        return str(error)
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+
+
+def _base_run(config: PipelineConfig, names: list[str], from_step: str | None) -> str | None:
+    """The newest run that has outputs of every step before `from_step`."""
+    if from_step is None or from_step == names[0]:
+        return None
+    needed = names[: names.index(from_step)]
+    for record in run_record.load_all(config.root, config.workload.name):
+        states = {step.name: step.state for step in record.steps}
+        if all(states.get(name) in ("ran", "cached", "reused") for name in needed):
+            return record.run_id
+    raise ConfigError(
+        f"--from {from_step}: no earlier run under {config.root} has the outputs of {', '.join(needed)}. "
+        "Run once without --from."
+    )
+
+
+def _read_results(record: RunRecord, config: PipelineConfig) -> None:
+    ingest = record.step("ExampleGen")
+    if ingest.outputs:
+        record.splits = report.split_rows(ingest.outputs)
+    evaluator = record.step("Evaluator")
+    if not evaluator.outputs:
+        record.verdict = "not evaluated"
+        return
+    from pipeline import evaluation
+
+    result = evaluation.load(config.workload.evaluate, evaluator.outputs["evaluation"], evaluator.outputs["blessing"])
+    record.metrics = result.metrics
+    record.verdict = "blessed" if result.blessed else "not blessed"
+    record.reasons = result.reasons
+    if not result.blessed:
+        record.exit_code = int(ExitCode.NOT_BLESSED)
+        return
+    pusher = record.step("Pusher")
+    if pusher.outputs:
+        record.pushed_version = _latest_version(config.serving_dir)
+        record.prediction = _predict(os.path.join(config.serving_dir, str(record.pushed_version)))
+
+
+def _latest_version(base: str) -> str:
+    return str(importlib.import_module(PREDICTOR).latest_version(base))
+
+
+def _predict(version_dir: str) -> dict:
+    """One real answer of the pushed model, through its serving signature, to a raw tf.Example stored with it."""
+    predictor = importlib.import_module(PREDICTOR)
+    rows = importlib.import_module("modules.serving.example_rows")
+    (example,) = predictor.golden_examples(version_dir)[:1]
+    return {"input": rows.decode_example(example), "output": predictor.predict_examples(version_dir, [example])[0]}
+
+
+class _Progress:
+    """One line per step on stderr, as it happens."""
+
+    def __init__(self, record: RunRecord):
+        self._record = record
+        self._terminal = sys.stderr.isatty()
+        self._width = max(len(step.name) for step in record.steps)
+
+    def on_step(self, name: str, state: str) -> None:
+        position = [step.name for step in self._record.steps].index(name) + 1
+        head = f"[{position:2d}/{len(self._record.steps)}] {name:{self._width}}"
+        if state == "running":
+            if self._terminal:
+                print(f"{head}  ...", end="\r", file=sys.stderr, flush=True)
+            return
+        step = self._record.step(name)
+        step.detail = report.describe(name, step.outputs)
+        seconds = f"{step.seconds:6.1f} s" if state in ("ran", "failed") else " " * 8
+        print(f"{head}  {state:7}  {seconds}  {step.detail}".rstrip(), file=sys.stderr, flush=True)
+
+
+def _quiet(record: RunRecord, debug: bool) -> None:
+    """The libraries' chatter goes to the run's log file; with `debug`, to the terminal as well."""
+    root = logging.getLogger()
+    handler = logging.FileHandler(record.path.with_name("log.txt"), encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    absl_logging.use_python_logging(quiet=True)
+    for other in list(root.handlers):
+        if not debug:
+            root.removeHandler(other)
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    absl_logging.set_verbosity(absl_logging.INFO)
+    logging.captureWarnings(True)
+
+
+def _say(line: str) -> None:
+    print(f"sluice: {line}", file=sys.stderr, flush=True)
