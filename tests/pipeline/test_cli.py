@@ -1,0 +1,76 @@
+"""The command's surface: help is instant, errors are one line, exit codes are those documented."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pipeline import cli
+from pipeline.errors import ConfigError, ExitCode
+
+
+def sluice(*arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.cli", *arguments], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_names_every_command_and_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom pipeline import cli\n"
+        "try: cli.main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'tensorflow', 'tfx', 'apache_beam', 'numpy', 'kfp', 'yaml'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "heavy: []" in process.stdout
+    for name in cli.COMMANDS:
+        assert f"\n    {name}" in process.stdout
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_without_heavy_imports(name):
+    code = (
+        f"import sys\nfrom pipeline import cli\ntry: cli.main(['{name}', '--help'])\nexcept SystemExit as e: assert e.code == 0\n"
+        "print('heavy:', sorted({'tensorflow', 'tfx', 'apache_beam', 'kfp'} & set(sys.modules)))"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert "heavy: []" in process.stdout
+    assert f"sluice {name}" in process.stdout or f"{name} [-h]" in process.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "required"),
+        (["nonsense"], "invalid choice"),
+        (["run", "--nonsense"], "unrecognized arguments"),
+        (["run", "--workload", "nonsense"], "no workload `nonsense`"),
+        (["run", "--precision", "float8"], "'float8' is not one of float32"),
+        (["run", "--workers", "0"], "must be 1 or more, found 0"),
+        (["show", "x", "--root", "no-such-folder"], "no run under"),
+        (["clean", "--keep", "0"], "at least 1 run has to stay"),
+    ],
+)
+def test_wrong_usage_exits_2_in_few_words(arguments, words):
+    process = sluice(*arguments)
+    assert process.returncode == ExitCode.USAGE
+    assert words in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_an_unexpected_error_is_one_line_and_exit_1(capsys):
+    assert cli.report_error(KeyError("some key"), debug=False) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: KeyError: 'some key'")
+    assert error.count("\n") == 1
+
+
+def test_debug_shows_the_trace(capsys):
+    assert cli.report_error(ConfigError("wrong"), debug=True) == ExitCode.USAGE
+    assert "ConfigError" in capsys.readouterr().err
+
+
+def test_exit_codes_are_distinct():
+    assert len({int(code) for code in ExitCode}) == len(ExitCode)
