@@ -86,7 +86,7 @@ class BaseFolder:
         free = shutil.disk_usage(self.path).free
         if free < needed + (1 << 20):
             raise PushError(
-                f"{self.path}: the model needs {needed / 1e6:,.1f} MB and {free / 1e6:,.1f} MB are free; "
+                f"{self.path}: the model needs {needed / 1e6:,.2f} MB and {free / 1e6:,.2f} MB are free; "
                 f"free some space (the oldest version: {next(iter(self.versions().values()), 'none')})"
             )
 

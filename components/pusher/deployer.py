@@ -133,9 +133,10 @@ class Deployer:
 
     def _stage_and_verify(self, source: pathlib.Path, staging: pathlib.Path, version: int) -> None:
         with self._timed(State.STAGED), explained(self.folder.path, "copy the model"):
-            self.folder.check_space(sum(content.list_files(source).values()))
-            manifest = content.copy_verified(source, staging)
             self._boundary("before STAGED")
+            self.folder.check_space(sum(content.list_files(source).values()))
+            self._boundary("within STAGED")
+            manifest = content.copy_verified(source, staging)
             self.folder.journal.append(version, State.STAGED, digest=manifest.digest)
             self._boundary("after STAGED")
         with self._timed(State.VERIFIED):

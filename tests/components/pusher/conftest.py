@@ -1,11 +1,21 @@
-"""Tiny SavedModels, made once: `serving_default` takes serialized tf.Examples with one float feature `x`."""
+"""Tiny SavedModels, made once (`serving_default` takes serialized tf.Examples with one float `x`), and ways to push."""
 
 import base64
 import json
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import pytest
+
+from components.pusher import content
+from components.pusher.base_folder import BaseFolder
+from components.pusher.config import PushTarget
+from components.pusher.deployer import Deployer
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def _export(folder: pathlib.Path, weight: float, with_variables: bool = True) -> None:
@@ -60,3 +70,41 @@ def exported(tmp_path_factory) -> dict[str, pathlib.Path]:
 def models(exported, tmp_path) -> dict[str, pathlib.Path]:
     """A copy of every model that the test may damage."""
     return {name: pathlib.Path(shutil.copytree(path, tmp_path / "models" / name)) for name, path in exported.items()}
+
+
+class Pushing:
+    """Pushes of the model "line", here or in a process of its own, without loading it: other tests do that."""
+
+    script = pathlib.Path(__file__).with_name("push_process.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(script.parent)])}
+
+    def deployer(self, base: pathlib.Path, **overrides) -> Deployer:
+        return Deployer(PushTarget(base=str(base), name="line"), **{"verify": lambda *_: {}, **overrides})
+
+    def start(self, **request) -> subprocess.Popen:
+        command = [sys.executable, str(self.script), json.dumps(request)]
+        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+
+    def finish(self, process: subprocess.Popen) -> dict:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        return json.loads(output)
+
+    def command(self, model: pathlib.Path, extra: str = "") -> str:
+        """A shell command that pushes `model` to the folder in $BASE."""
+        request = f'{{"base": "\'$BASE\'", "model": "{model}"{extra}}}'
+        return f"{sys.executable} {self.script} '{request}'"
+
+    def run(self, **request) -> dict:
+        return self.finish(self.start(**request))
+
+    def digest(self, path: pathlib.Path | str) -> str:
+        return content.manifest_of(pathlib.Path(path)).digest
+
+    def digests(self, folder: BaseFolder) -> dict[int, str]:
+        return {version: self.digest(path) for version, path in folder.versions().items()}
+
+
+@pytest.fixture(scope="session")
+def pushing() -> Pushing:
+    return Pushing()
