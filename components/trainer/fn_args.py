@@ -9,9 +9,29 @@ import json
 import sys
 from typing import Any
 
+from components.trainer import stand_alone
 from components.trainer.training_spec import TrainingSpec
 
 _TFX_MODULE = "tfx.components.trainer.fn_args_utils"
+
+
+_FIELDS = [
+    "working_dir",
+    "train_files",
+    "eval_files",
+    "train_steps",
+    "eval_steps",
+    "schema_path",
+    "schema_file",
+    "transform_graph_path",
+    "transform_output",
+    "serving_model_dir",
+    "eval_model_dir",
+    "model_run_dir",
+    "base_model",
+    "hyperparameters",
+    "custom_config",
+]
 
 
 class FnArgs:
@@ -20,7 +40,7 @@ class FnArgs:
     def __init__(self, spec: TrainingSpec, values: dict[str, Any]):
         self._spec = spec
         self._data_accessor: Any = None
-        self.__dict__.update(values)
+        self.__dict__.update(dict.fromkeys(_FIELDS) | values)
 
     @property
     def data_accessor(self) -> Any:
@@ -57,5 +77,8 @@ def _tfx_fn_args(spec: TrainingSpec) -> Any:
     from tfx.components.trainer import executor
     from tfx.utils import json_utils
 
-    artifacts = [json_utils.loads(spec.tfx[key]) for key in ("input_dict", "output_dict", "exec_properties")]
-    return executor.GenericExecutor()._GetFnArgs(*artifacts)
+    if spec.tfx:
+        arguments = [json_utils.loads(spec.tfx[key]) for key in ("input_dict", "output_dict", "exec_properties")]
+    else:
+        arguments = list(stand_alone.tfx_arguments(spec))
+    return executor.GenericExecutor()._GetFnArgs(*arguments)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from components.trainer import export
 from components.trainer.cluster_config import ClusterConfig
-from components.trainer.errors import TrainingError
+from components.trainer.errors import TrainingConfigError, TrainingError
 from components.trainer.job import Job, JobResult
 from components.trainer.local_job import LocalJob
 from components.trainer.training_spec import TrainingSpec
@@ -21,22 +21,24 @@ def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
       TrainingError: it did not end well. `exit_code` is 138 or 143 where another try may help.
       TrainingConfigError: it could not be started as configured.
     """
-    spec.write()
-    job = LocalJob(spec, cluster)
+    try:
+        spec.write()
+        job = LocalJob(spec, cluster)
+    except OSError as error:
+        raise TrainingConfigError(
+            f"cannot write to {error.filename or spec.job_dir} ({error.strerror}); training needs a folder there"
+        ) from error
     try:
         with _cancelled_by_sigterm(job):
             job.submit()
             result = _run(job)
-    finally:
-        if sys.exc_info()[0] is not None:
-            export.clear_staging(spec)
-    if not result.is_done:
+        if not result.is_done:
+            raise _failure(result, cluster)
+        export.publish(spec)
+        return result
+    except BaseException:
         export.clear_staging(spec)
-        if result.details:
-            print(result.details, file=sys.stderr, flush=True)
-        raise TrainingError(f"training failed: {result.message}", result.exit_code)
-    export.publish(spec)
-    return result
+        raise
 
 
 def _run(job: Job) -> JobResult:
@@ -52,6 +54,13 @@ def _run(job: Job) -> JobResult:
             job.cancel()
             job.wait()
         raise
+
+
+def _failure(result: JobResult, cluster: ClusterConfig) -> TrainingError:
+    if result.details and cluster.is_distributed:
+        # It is among the lines above as well, but so are those of the peers that failed because of it.
+        print(f"the cause, in the words of the task that failed:\n{result.details}", file=sys.stderr, flush=True)
+    return TrainingError(f"training failed: {result.message}", result.exit_code)
 
 
 @contextlib.contextmanager

@@ -77,17 +77,17 @@ class LocalJob:
             self._log.append(
                 f"restart {attempt} of {self._cluster.max_restarts} of all workers in {delay:g} s: {result.message}"
             )
-            if self._sleep(delay):
-                return result
+            self._sleep(delay)
+            if self._is_over():
+                return explain(self._spec, [], attempt, was_cancelled=self._cancels > 0, timed_out=True)
 
     def _is_over(self) -> bool:
         return self._cancels > 0 or time.monotonic() >= self._deadline
 
-    def _sleep(self, seconds: float) -> bool:
-        """Waits between two attempts; True when the job was cancelled meanwhile."""
+    def _sleep(self, seconds: float) -> None:
+        """Waits between two attempts, or until the job is cancelled."""
         with contextlib.suppress(queue.Empty):
             self._events.get(timeout=max(0.0, min(seconds, self._deadline - time.monotonic())))
-        return self._is_over()
 
     def _run_gang(self, attempt: int) -> JobResult:
         export.clear_staging(self._spec)
@@ -138,7 +138,10 @@ class LocalJob:
                 continue
             ended.append(worker)
             if worker.exit_code != exit_codes.DONE:
-                kill_at = min(kill_at, time.monotonic() + self._cluster.peer_exit_seconds)
+                # After a lost peer the others take a while to notice; after an error of its own nobody else matters.
+                is_cause = not exit_codes.is_retryable(worker.exit_code)
+                patience = min(1.0, self._cluster.peer_exit_seconds) if is_cause else self._cluster.peer_exit_seconds
+                kill_at = min(kill_at, time.monotonic() + patience)
         timed_out = self._deadline <= time.monotonic()
         return explain(self._spec, ended, attempt, was_cancelled=was_told > 0, timed_out=timed_out)
 

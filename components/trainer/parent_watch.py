@@ -1,8 +1,9 @@
 """A worker never outlives the step that started it, however that step ends.
 
 The step holds the write end of a pipe and every worker the read end. When the step is gone the pipe reads as closed,
-and the worker kills its own process group. On Linux the kernel is asked to do the same, which also reaches a worker
-that is stopped or stuck in native code.
+and the worker kills its own process group: itself and whatever it has started. A worker that is stopped (SIGSTOP) could
+not do that, so on Linux the kernel is asked to wake it at the same moment. (Having the kernel kill it instead would
+leave its children behind.)
 """
 
 import ctypes
@@ -21,7 +22,7 @@ def die_with_parent() -> None:
     if descriptor is None:
         return
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     os.set_inheritable(int(descriptor), False)
     threading.Thread(target=_wait_for_end, args=(int(descriptor),), name="parent-watch", daemon=True).start()
 

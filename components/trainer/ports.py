@@ -28,6 +28,8 @@ def hold(count: int, first_port: int = 0) -> Iterator[list[int]]:
 
 def _bound(port: int) -> socket.socket:
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With this one too, a worker may try out its own port before TensorFlow listens on it.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "SO_REUSEPORT"):
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:

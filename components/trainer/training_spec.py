@@ -15,7 +15,8 @@ class TrainingSpec:
     """One training job.
 
     `fn_args` has the plain fields of TFX's FnArgs. `tfx` has the artifacts and execution properties in TFX's own JSON,
-    from which a worker rebuilds what cannot be written down (`data_accessor` holds closures).
+    from which a worker rebuilds what cannot be written down (`data_accessor` holds closures); it is empty without a
+    pipeline.
     """
 
     run_fn: str  # dotted path

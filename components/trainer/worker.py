@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from components.trainer import cluster_environment, exit_codes, parent_watch
+from components.trainer import cluster_environment, exit_codes, export, parent_watch
 from components.trainer.fn_args import make_fn_args
 from components.trainer.training_spec import TrainingSpec
 
@@ -59,7 +59,7 @@ def _train(spec: TrainingSpec, export_name: str, must_export: bool) -> None:
     serving_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["serving_model_dir"]).name)
     eval_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["eval_model_dir"]).name)
     run_fn(make_fn_args(spec, serving_model_dir, eval_model_dir))
-    if must_export and not _exists(serving_model_dir):
+    if must_export and not export.exists(serving_model_dir):
         raise RuntimeError(
             f"{spec.run_fn} returned without a model: it must save a SavedModel to fn_args.serving_model_dir "
             f"({serving_model_dir})"
@@ -73,14 +73,6 @@ def _load(dotted_path: str) -> Callable[[Any], Any]:
     if not callable(function):
         raise ImportError(f"{module_name} ({module.__file__}) has no function {function_name}, which run_fn names")
     return function
-
-
-def _exists(uri: str) -> bool:
-    if "://" not in uri:
-        return os.path.exists(uri)
-    from tfx.dsl.io import fileio
-
-    return fileio.exists(uri)
 
 
 def _exit_code(error: BaseException, is_distributed: bool) -> int:
@@ -113,4 +105,6 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    sys.exit(code)
+    if code != exit_codes.DONE:
+        # A collective that waits for a lost peer would keep the interpreter from shutting down.
+        os._exit(code)

@@ -20,7 +20,9 @@ def _dataset(patterns, batch_size):
 
 
 def run_fn(fn_args):
-    strategy = tf.distribute.MultiWorkerMirroredStrategy() if "TF_CONFIG" in os.environ else tf.distribute.get_strategy()
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy() if "TF_CONFIG" in os.environ else tf.distribute.get_strategy()
+    )
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
         model.compile(loss="mse", optimizer=tf.keras.optimizers.SGD(0.01))

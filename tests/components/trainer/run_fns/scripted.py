@@ -1,0 +1,161 @@
+"""Run_fns without TensorFlow: each does one thing that training processes do, so that a test takes a second.
+
+They leave marks in fn_args.model_run_dir, by which a test knows how far a process is.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+
+def task():
+    """This process's name, such as "worker-1"."""
+    task = json.loads(os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}'))["task"]
+    return f"{task['type']}-{task['index']}"
+
+
+def mark(fn_args, name, text=""):
+    path = pathlib.Path(fn_args.model_run_dir, "marks", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{name}.{os.getpid()}")
+    partial.write_text(text or str(os.getpid()))
+    partial.rename(path)
+
+
+def wait_for(fn_args, name):
+    while not pathlib.Path(fn_args.model_run_dir, "marks", name).exists():
+        time.sleep(0.01)
+
+
+def attempt(fn_args):
+    """How often this task has been started, this time included."""
+    path = pathlib.Path(fn_args.model_run_dir, "marks", f"attempts-{task()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(".")
+    return path.stat().st_size
+
+
+def export(fn_args):
+    folder = pathlib.Path(fn_args.serving_model_dir)
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").write_text(f"exported by {task()}")
+
+
+def trains(fn_args):
+    """Ends well; says what it was given."""
+    given = {
+        "tf_config": os.environ.get("TF_CONFIG"),
+        "fn_args": {k: v for k, v in vars(fn_args).items() if k[0] != "_"},
+    }
+    mark(fn_args, f"given-{task()}", json.dumps(given))
+    print(f"hello from {task()}")
+    export(fn_args)
+
+
+def exports_nothing(fn_args):
+    """Forgets to save."""
+
+
+def one_raises(fn_args):
+    """Worker 1 has an error of its own; the others wait for it as a collective would."""
+    if task() == "worker-1":
+        raise ValueError("the label of row 17 is neither 0 nor 1")
+    wait_for(fn_args, "never")
+
+
+def peers_see_it_first(fn_args):
+    """Worker 1 is slow to end after its error, so that its peers end before it, with the code for a lost peer."""
+    if task() == "worker-1":
+        try:
+            raise ValueError("the label of row 17 is neither 0 nor 1")
+        finally:
+            mark(fn_args, "raised")
+            wait_for(fn_args, "peer-left-worker-0")
+    wait_for(fn_args, "raised")
+    mark(fn_args, f"peer-left-{task()}")
+    sys.exit(138)
+
+
+def fails_with_code(fn_args):
+    class DataError(ValueError):
+        exit_code = 3
+
+    raise DataError("data/part-3: record 5 at byte 812 is corrupt")
+
+
+def half_export_then_raises(fn_args):
+    export(fn_args)
+    raise RuntimeError("No space left on device")
+
+
+def killed_at(fn_args):
+    """The task and the moment named in custom_config get SIGKILL in the first attempt; afterwards all goes well.
+
+    The others behave as training does: they leave with 138 when a peer is gone.
+    """
+    victim, moment = fn_args.custom_config["victim"], fn_args.custom_config["moment"]
+    is_first = attempt(fn_args) == 1
+
+    def reach(name):
+        if is_first and name == moment:
+            if task() == victim:
+                mark(fn_args, "gone")
+                os.kill(os.getpid(), signal.SIGKILL)
+            wait_for(fn_args, "gone")
+            sys.exit(138)
+
+    reach("start")
+    reach("train")
+    export(fn_args)
+    reach("export")
+    mark(fn_args, f"{task()}-done")
+
+
+def always_killed(fn_args):
+    attempt(fn_args)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stopped_once(fn_args):
+    """Worker 1 is stopped (SIGSTOP) in the first attempt: alive, silent, and never to end by itself."""
+    if attempt(fn_args) == 1:
+        if task() == "worker-1":
+            mark(fn_args, "stopped")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        wait_for(fn_args, "stopped")
+        sys.exit(138)
+    export(fn_args)
+
+
+def runs_until_told(fn_args):
+    """Writes a checkpoint and ends with 143 on SIGTERM; has a child of its own that would run for an hour."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+
+    def checkpoint(*_):
+        mark(fn_args, f"checkpoint-{task()}")
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, checkpoint)
+    mark(fn_args, f"child-{task()}", str(child.pid))
+    mark(fn_args, f"running-{task()}")
+    wait_for(fn_args, "never")
+
+
+def ignores_sigterm(fn_args):
+    signal.signal(signal.SIGTERM, lambda *_: mark(fn_args, f"told-{task()}"))
+    mark(fn_args, f"running-{task()}")
+    wait_for(fn_args, "never")
+
+
+def parameter_servers(fn_args):
+    """The chief trains; parameter servers and workers serve for ever."""
+    mark(fn_args, f"running-{task()}")
+    if task() == "chief-0":
+        export(fn_args)
+    elif task() != "evaluator-0":
+        wait_for(fn_args, "never")

@@ -1,0 +1,142 @@
+"""The step as TFX sees it: its contract, and its executor with real artifacts and a run_fn written for TFX alone."""
+
+import json
+import pathlib
+import random
+
+import pytest
+import tensorflow as tf
+from tfx.components.trainer import component as stock
+from tfx.proto import trainer_pb2
+from tfx.types import channel_utils, standard_artifacts
+from tfx.utils import json_utils, proto_utils
+
+from components.trainer import fn_args as fn_args_module
+from components.trainer.cluster_config import ClusterConfig
+from components.trainer.component import Trainer
+from components.trainer.errors import TrainingConfigError, TrainingError
+from components.trainer.executor import Executor
+from components.trainer.training_spec import TrainingSpec
+
+RUN_FNS = pathlib.Path(__file__).parent / "run_fns"
+
+
+@pytest.fixture(autouse=True)
+def importable_run_fns(monkeypatch):
+    monkeypatch.syspath_prepend(str(RUN_FNS))
+
+
+@pytest.fixture
+def examples(tmp_path):
+    """y is the sum of x's four numbers."""
+    artifact = standard_artifacts.Examples()
+    artifact.uri, artifact.split_names = str(tmp_path / "examples"), '["train", "eval"]'
+    numbers = random.Random(0)
+    for split in ("train", "eval"):
+        folder = tmp_path / "examples" / f"Split-{split}"
+        folder.mkdir(parents=True)
+        with tf.io.TFRecordWriter(str(folder / "data-00000-of-00001.gz"), options="GZIP") as writer:
+            for _ in range(128):
+                x = [numbers.random() for _ in range(4)]
+                features = {
+                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=x)),
+                    "y": tf.train.Feature(float_list=tf.train.FloatList(value=[sum(x)])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+    return artifact
+
+
+@pytest.fixture
+def execute(tmp_path, examples):
+    """execute(run_fn, cluster) runs the executor as the launcher does; returns the model artifact's folder."""
+
+    def execute(run_fn, cluster=None, custom_config=None):
+        model, model_run = standard_artifacts.Model(), standard_artifacts.ModelRun()
+        model.uri, model_run.uri = str(tmp_path / "model"), str(tmp_path / "model_run")
+        exec_properties = {
+            "run_fn": run_fn,
+            "train_args": proto_utils.proto_to_json(trainer_pb2.TrainArgs(num_steps=30)),
+            "eval_args": proto_utils.proto_to_json(trainer_pb2.EvalArgs(num_steps=5)),
+            "custom_config": json_utils.dumps(custom_config),
+            "cluster": (cluster or ClusterConfig()).to_json(),
+        }
+        Executor().Do({"examples": [examples]}, {"model": [model], "model_run": [model_run]}, exec_properties)
+        return tmp_path / "model"
+
+    return execute
+
+
+def channel(artifact_type):
+    return channel_utils.as_channel([artifact_type()])
+
+
+def test_the_contract_is_the_stock_trainers():
+    arguments = {
+        "run_fn": "modules.taxi.model.run_fn",
+        "examples": channel(standard_artifacts.Examples),
+        "transform_graph": channel(standard_artifacts.TransformGraph),
+        "schema": channel(standard_artifacts.Schema),
+        "base_model": channel(standard_artifacts.Model),
+        "hyperparameters": channel(standard_artifacts.HyperParameters),
+        "train_args": trainer_pb2.TrainArgs(num_steps=7),
+        "eval_args": trainer_pb2.EvalArgs(num_steps=5),
+        "custom_config": {"training": {"batch_size": 8}},
+    }
+    ours, theirs = Trainer(**arguments), stock.Trainer(**arguments)
+    assert set(ours.inputs) == set(theirs.inputs)
+    assert _types(ours.outputs) == _types(theirs.outputs)
+    own = {"cluster", "code_fingerprint"}
+    given = {key: value for key, value in ours.exec_properties.items() if key not in own}
+    assert given | {"module_file": None} == theirs.exec_properties
+    assert ours.id == theirs.id == "Trainer"
+
+
+def _types(channels):
+    return {key: channel.type for key, channel in channels.items()}
+
+
+def test_the_code_and_the_cluster_are_part_of_the_cache_key():
+    examples = channel(standard_artifacts.Examples)
+    trainer = Trainer("a.b", examples, cluster=ClusterConfig(num_workers=3), code_fingerprint="abc")
+    assert trainer.exec_properties["code_fingerprint"] == "abc"
+    assert ClusterConfig.from_json(trainer.exec_properties["cluster"]) == ClusterConfig(num_workers=3)
+
+
+@pytest.mark.parametrize("run_fn", ["run_fn", "my-package.run_fn", "a..b", ""])
+def test_run_fn_is_a_dotted_path(run_fn):
+    with pytest.raises(TrainingConfigError, match="expected a dotted path"):
+        Trainer(run_fn, channel(standard_artifacts.Examples))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_stock_run_fn_runs_unchanged(execute, capfd, num_workers):
+    model_dir = execute("stock.run_fn", ClusterConfig(num_workers=num_workers), custom_config={"note": "hello"})
+    assert [path.name for path in model_dir.iterdir()] == ["Format-Serving"]
+    model = tf.saved_model.load(str(model_dir / "Format-Serving"))
+    [prediction] = model.signatures["serving_default"](tf.ones([1, 4])).values()
+    assert prediction.shape == (1, 1)
+    assert f"replicas: {num_workers}, custom_config: {{'note': 'hello'}}" in capfd.readouterr().err
+
+
+@pytest.mark.e2e
+def test_a_run_fn_that_reads_through_the_data_accessor(execute):
+    model_dir = execute("stock_data_accessor.run_fn")
+    assert json.loads((model_dir / "Format-Serving" / "seen.json").read_text()) == {"examples": 128, "tfx": True}
+
+
+@pytest.mark.e2e
+def test_an_error_leaves_no_model(execute, tmp_path):
+    with pytest.raises(TrainingError, match="ValueError"):
+        execute("scripted.one_raises", ClusterConfig(num_workers=2))
+    assert not (tmp_path / "model" / "Format-Serving").exists()
+
+
+def test_light_fn_args_have_every_attribute_of_tfx(tmp_path, examples):
+    from tfx.components.trainer import fn_args_utils
+
+    spec = TrainingSpec(run_fn="a.b", fn_args={"custom_config": None}, tfx={}, model_dir="", job_dir="")
+    light = fn_args_module.FnArgs(spec, spec.fn_args)
+    given = fn_args_module.plain_fields(fn_args_utils.FnArgs())
+    assert set(given) | {"data_accessor"} == {field.name for field in fn_args_utils.FnArgs.__attrs_attrs__}
+    assert all(getattr(light, name) is None for name in given)

@@ -1,0 +1,201 @@
+"""Local clusters, with run_fns that do without TensorFlow."""
+
+import json
+import pathlib
+import socket
+import threading
+import time
+
+import pytest
+
+from components.trainer.cluster_config import ClusterConfig
+from components.trainer.errors import TrainingConfigError, TrainingError
+from components.trainer.launch import launch
+from components.trainer.local_job import LocalJob
+
+pytestmark = pytest.mark.usefixtures("no_orphans")
+
+FAST = {"restart_backoff_seconds": 0.01, "peer_exit_seconds": 2.0}
+
+
+def cluster(num_workers=1, **overrides):
+    return ClusterConfig(num_workers=num_workers, **(FAST | overrides))
+
+
+def test_one_worker_is_a_plain_process(make_spec, marks, capfd, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "left over from somewhere")
+    spec = make_spec("scripted.trains", custom_config={"a": [1]})
+    result = launch(spec, cluster())
+    given = json.loads((marks / "given-worker-0").read_text())
+    assert result.is_done
+    assert given["tf_config"] is None
+    assert given["fn_args"]["custom_config"] == {"a": [1]}
+    assert capfd.readouterr().err == "hello from worker-0\n"
+    assert pathlib.Path(spec.fn_args["serving_model_dir"], "saved_model.pb").exists()
+
+
+def test_three_workers_know_each_other(make_spec, marks, capfd):
+    launch(make_spec("scripted.trains"), cluster(3))
+    given = [json.loads(json.loads((marks / f"given-worker-{i}").read_text())["tf_config"]) for i in range(3)]
+    assert [config["task"] for config in given] == [{"type": "worker", "index": i} for i in range(3)]
+    assert given[0]["cluster"] == given[1]["cluster"] == given[2]["cluster"]
+    assert len(set(given[0]["cluster"]["worker"])) == 3
+    assert sorted(capfd.readouterr().err.splitlines()) == [f"[worker {i}] hello from worker-{i}" for i in range(3)]
+
+
+def test_only_the_chiefs_export_is_kept(make_spec):
+    spec = make_spec("scripted.trains")
+    launch(spec, cluster(3))
+    model_dir = pathlib.Path(spec.model_dir)
+    assert [path.name for path in model_dir.iterdir()] == ["Format-Serving"]
+    assert (model_dir / "Format-Serving" / "saved_model.pb").read_text() == "exported by worker-0"
+
+
+def test_a_run_fn_that_exports_nothing(make_spec):
+    with pytest.raises(TrainingError, match=r"scripted\.exports_nothing returned without a model") as caught:
+        launch(make_spec("scripted.exports_nothing"), cluster())
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("run_fn", "expected"),
+    [
+        ("scripted.trane", "scripted .* has no function trane, which run_fn names"),
+        ("no_such_module.run_fn", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)
+def test_a_run_fn_that_is_not_there(make_spec, run_fn, expected):
+    with pytest.raises(TrainingError, match=expected):
+        launch(make_spec(run_fn), cluster())
+
+
+@pytest.mark.parametrize("run_fn", ["scripted.one_raises", "scripted.peers_see_it_first"])
+def test_the_cause_is_named_and_shown(make_spec, capfd, run_fn):
+    with pytest.raises(TrainingError) as caught:
+        launch(make_spec(run_fn), cluster(3))
+    assert str(caught.value) == "training failed: worker 1: ValueError: the label of row 17 is neither 0 nor 1"
+    assert caught.value.exit_code == 1
+    shown = capfd.readouterr().err.partition("the cause, in the words of the task that failed:")[2]
+    assert 'raise ValueError("the label of row 17 is neither 0 nor 1")' in shown
+    assert "restart" not in shown
+
+
+def test_the_exit_code_of_an_error_is_kept(make_spec):
+    with pytest.raises(TrainingError, match="record 5 at byte 812 is corrupt") as caught:
+        launch(make_spec("scripted.fails_with_code"), cluster(2))
+    assert caught.value.exit_code == 3
+
+
+def test_no_half_export(make_spec):
+    spec = make_spec("scripted.half_export_then_raises")
+    with pytest.raises(TrainingError, match="No space left on device"):
+        launch(spec, cluster(2))
+    assert list(pathlib.Path(spec.model_dir).iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", ["start", "train", "export"])
+@pytest.mark.parametrize("victim", ["worker-0", "worker-1"])
+def test_a_killed_worker_restarts_the_gang(make_spec, marks, capfd, victim, moment):
+    spec = make_spec("scripted.killed_at", custom_config={"victim": victim, "moment": moment})
+    result = launch(spec, cluster(2))
+    assert result.num_restarts == 1
+    assert [(marks / f"attempts-worker-{i}").read_text() for i in range(2)] == ["..", ".."]
+    assert f"{victim.replace('-', ' ')} was killed" in capfd.readouterr().err
+    assert pathlib.Path(spec.fn_args["serving_model_dir"], "saved_model.pb").exists()
+
+
+def test_the_budget_of_restarts(make_spec, marks):
+    with pytest.raises(TrainingError, match=r"worker 0 was killed .*; gave up after 2 restarts") as caught:
+        launch(make_spec("scripted.always_killed"), cluster(max_restarts=2))
+    assert caught.value.exit_code == 137
+    assert (marks / "attempts-worker-0").read_text() == "..."
+
+
+def test_a_stopped_worker_is_killed_and_the_gang_restarted(make_spec, marks):
+    result = launch(make_spec("scripted.stopped_once"), cluster(3, peer_exit_seconds=0.3))
+    assert result.num_restarts == 1
+    assert (marks / "attempts-worker-1").read_text() == ".."
+
+
+def test_parameter_servers_end_with_the_chief(make_spec, marks):
+    spec = make_spec("scripted.parameter_servers")
+    launch(spec, cluster(2, num_parameter_servers=1, evaluator=True))
+    assert sorted(path.name for path in marks.glob("running-*"))[0] == "running-chief-0"
+    assert pathlib.Path(spec.fn_args["serving_model_dir"], "saved_model.pb").read_text() == "exported by chief-0"
+
+
+def test_a_port_in_use(make_spec):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(TrainingConfigError, match=f"port {port} cannot be used .*Address already in use") as caught:
+            launch(make_spec("scripted.trains"), cluster(first_port=port))
+    assert caught.value.exit_code == 2
+
+
+def test_a_folder_that_cannot_be_written(make_spec, tmp_path):
+    (tmp_path / "run").write_text("a file where a folder is needed")
+    with pytest.raises(TrainingConfigError, match=r"cannot write to .*run.*\(Not a directory\)"):
+        launch(make_spec("scripted.trains"), cluster())
+
+
+def test_the_deadline(make_spec):
+    with pytest.raises(TrainingError, match=r"longer than cluster\.deadline_seconds") as caught:
+        launch(make_spec("scripted.ignores_sigterm"), cluster(2, deadline_seconds=2.0))
+    assert caught.value.exit_code == 1
+
+
+def test_cancel_leaves_time_for_a_checkpoint(make_spec, marks):
+    job = LocalJob(_written(make_spec("scripted.runs_until_told")), cluster(2))
+    job.submit()
+    _wait_for(marks / "running-worker-0", marks / "running-worker-1")
+    job.cancel()
+    assert job.wait().exit_code == 143
+    assert (marks / "checkpoint-worker-0").exists()
+    assert (marks / "checkpoint-worker-1").exists()
+
+
+@pytest.mark.parametrize("how", ["the grace period", "a second call"])
+def test_cancel_does_not_wait_for_ever(make_spec, marks, how):
+    grace_seconds = 0.2 if how == "the grace period" else 600
+    job = LocalJob(_written(make_spec("scripted.ignores_sigterm")), cluster(2, grace_seconds=grace_seconds))
+    job.submit()
+    _wait_for(marks / "running-worker-0", marks / "running-worker-1")
+    job.cancel()
+    if how == "a second call":
+        job.cancel()
+    assert job.wait().exit_code == 143
+
+
+def test_cancel_between_two_attempts(make_spec, marks):
+    job = LocalJob(_written(make_spec("scripted.always_killed")), cluster(restart_backoff_seconds=600))
+    job.submit()
+    lines = job.logs()
+    while "restart 1 of" not in next(lines):
+        pass
+    job.cancel()
+    assert job.wait().exit_code == 143
+
+
+def test_logs_can_be_followed_by_several_readers(make_spec):
+    job = LocalJob(_written(make_spec("scripted.trains")), cluster(2))
+    job.submit()
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(sorted(job.logs()))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert job.wait().is_done
+    for thread in threads:
+        thread.join(timeout=10)
+    assert seen == [["[worker 0] hello from worker-0", "[worker 1] hello from worker-1"]] * 3
+
+
+def _written(spec):
+    spec.write()
+    return spec
+
+
+def _wait_for(*paths):
+    deadline = time.monotonic() + 30
+    while not all(path.exists() for path in paths):
+        assert time.monotonic() < deadline, f"not there in time: {paths}"
+        time.sleep(0.01)
