@@ -1,0 +1,127 @@
+"""`sluice serve`: the development model server."""
+
+import argparse
+import dataclasses
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+HELP = "serve a folder of models over TensorFlow Serving's REST and gRPC API (a development server)"
+
+_DEFAULT_BASE = os.path.join("build", "serving")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `sluice serve`."""
+    parser.add_argument(
+        "base",
+        nargs="?",
+        default=_DEFAULT_BASE,
+        metavar="BASE",
+        help=f"a model's base folder, or one that holds several (default {_DEFAULT_BASE})",
+    )
+    parser.add_argument("--name", default="", help="model name in requests (default: the folder's name)")
+    parser.add_argument("--model-config", metavar="FILE", help="TensorFlow Serving model config (text format)")
+    parser.add_argument("--versions", default="latest", metavar="POLICY", help="latest, latest:N, all, or 3,5")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=N", help="name a version; repeatable")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=8501, help="REST port (default 8501; 0 takes a free one)")
+    parser.add_argument("--grpc-port", type=int, default=8500, help="gRPC port (default 8500; 0 takes a free one)")
+    parser.add_argument("--batching", metavar="FILE", help="TensorFlow Serving batching parameters (text format)")
+    parser.add_argument("--max-request-mb", type=int, default=64, metavar="MB", help="largest request (default 64)")
+    parser.add_argument("--request-seconds", type=float, default=30.0, metavar="S", help="time for one request")
+    parser.add_argument("--drain-seconds", type=float, default=20.0, metavar="S", help="time to finish when stopped")
+    parser.add_argument("--poll-seconds", type=float, default=1.0, metavar="S", help="how often folders are looked at")
+    parser.add_argument("--load-retries", type=int, default=5, metavar="N", help="attempts after a failed load")
+    parser.add_argument("--load-retry-seconds", type=float, default=2.0, metavar="S", help="pause between attempts")
+    parser.add_argument("--session-threads", type=int, default=0, metavar="N", help="threads of a model (0: all cores)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with the addresses when ready")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or Ctrl-C, then drain."""
+    from modules.serving.server import BANNER, ModelServer
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    models, roots = _models(args)
+    stopped = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server = ModelServer(models, _config(args), roots)
+        with server:
+            _announce(server, BANNER, args.json)
+            stopped.wait()
+            print("draining: no new requests, those in flight are answered", file=sys.stderr)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def _models(args: argparse.Namespace) -> tuple[list[Any], list[str]]:
+    """What to serve, and the folders outside of which nothing is loaded."""
+    from modules.serving import model_config
+
+    policy = model_config.VersionPolicy.parse(args.versions)
+    if args.model_config:
+        models = model_config.read_model_config(args.model_config)
+        roots = [model.base_path for model in models]
+        return models, [*roots, args.base] if os.path.isdir(args.base) else roots
+    models = model_config.models_under(args.base, args.name, policy)
+    labels = dict(_label(text) for text in args.label)
+    if labels and len(models) > 1:
+        raise model_config.ServingUsageError(f"--label needs one model, but {args.base} holds {len(models)}")
+    return [dataclasses.replace(model, labels=labels) for model in models], [args.base]
+
+
+def _label(text: str) -> tuple[str, int]:
+    from modules.serving.status import ServingUsageError
+
+    name, _, number = text.partition("=")
+    if not name or not number.isdecimal():
+        raise ServingUsageError(f"--label {text}: expected NAME=VERSION, such as stable=3")
+    return name, int(number)
+
+
+def _config(args: argparse.Namespace) -> Any:
+    from modules.serving.batching_file import read_batching_file
+    from modules.serving.manager import LoadingConfig
+    from modules.serving.server import ServerConfig
+
+    loading = LoadingConfig(
+        poll_seconds=args.poll_seconds,
+        max_retries=args.load_retries,
+        retry_seconds=args.load_retry_seconds,
+        threads=args.session_threads,
+        batching=read_batching_file(args.batching) if args.batching else None,
+    )
+    return ServerConfig(
+        host=args.host,
+        rest_port=args.port,
+        grpc_port=args.grpc_port,
+        max_request_bytes=args.max_request_mb * 1024 * 1024,
+        request_seconds=args.request_seconds,
+        drain_seconds=args.drain_seconds,
+        loading=loading,
+    )
+
+
+def _announce(server: Any, banner: str, as_json: bool) -> None:
+    models = server.describe()
+    if as_json:
+        ready = {"rest": server.rest_url, "grpc": server.grpc_address, "metrics": server.metrics_url, "models": models}
+        print(json.dumps(ready), flush=True)
+        return
+    print(banner)
+    for model in models:
+        versions = ", ".join(map(str, model["versions"])) or "none yet"
+        print(f"  model {model['name']}: versions {versions}  ({model['base_path']})")
+        for version, error in model["errors"].items():
+            print(f"    version {version} is not served: {error}")
+        print(f"    REST {server.rest_url}/v1/models/{model['name']}:predict")
+    print(f"  gRPC {server.grpc_address}   metrics {server.metrics_url}")
+    print("  stop with Ctrl-C", flush=True)
