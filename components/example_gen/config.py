@@ -1,0 +1,233 @@
+"""Everything a person can set about ingestion, in one typed, serializable place.
+
+Only the standard library is imported, so that the command line and the pipeline config can read it at no cost.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from components.example_gen.errors import IngestConfigError
+
+KINDS = ("int", "float", "bytes", "bool", "timestamp")
+FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord")
+BAD_ROWS = ("fail", "skip", "quarantine")
+FLOAT_LOSS = ("warn", "bytes", "fail")
+SPLIT_BY = ("row", "columns", "time", "files")
+COMPRESSIONS = ("gzip", "none")
+
+# Words that mean "no value" between numbers. In a text column they stay text, unless `na` is set.
+DEFAULT_NA = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """How rows are divided into named splits.
+
+    Attributes:
+      by: "row" (hash of the whole row), "columns" (hash of `columns`: a group stays whole), "time" (cut points on
+        `time_column`) or "files" (a glob per split).
+      weights: split name to share, as whole numbers; used by "row" and "columns".
+      columns: the columns whose values make a group.
+      time_column: a number, ISO date or timestamp column.
+      cuts: for "time": split name to the first value that is NOT in it any more, ascending; the last split has None.
+      files: for "files": split name to a glob, relative to the input folder.
+      seed: another seed, another division; the same seed, the same one.
+    """
+
+    by: str = "row"
+    weights: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"train": 2, "eval": 1})
+    columns: tuple[str, ...] = ()
+    time_column: str = ""
+    cuts: Mapping[str, str | int | float | None] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _choice("split.by", self.by, SPLIT_BY)
+        if self.by in ("row", "columns"):
+            self._check_weights()
+        if (self.by == "columns") != bool(self.columns):
+            raise IngestConfigError("split.columns belongs to split.by: columns; set both or neither")
+        if (self.by == "time") != bool(self.time_column):
+            raise IngestConfigError("split.time_column belongs to split.by: time; set both or neither")
+        if self.by == "time":
+            self._check_cuts()
+        if (self.by == "files") != bool(self.files):
+            raise IngestConfigError("split.files belongs to split.by: files; set both or neither")
+
+    def _check_weights(self) -> None:
+        if not self.weights:
+            raise IngestConfigError("split.weights is empty; name at least one split, such as {train: 2, eval: 1}")
+        for name, weight in self.weights.items():
+            if not isinstance(weight, int) or isinstance(weight, bool) or weight < 1:
+                raise IngestConfigError(f"split.weights: {name} is {weight!r}; expected a whole number of 1 or more")
+
+    def _check_cuts(self) -> None:
+        values = list(self.cuts.values())
+        if not values or values[-1] is not None or any(value is None for value in values[:-1]):
+            raise IngestConfigError(
+                "split.cuts gives each split the value where it ends, in order, and null for the last, "
+                "such as {train: 2024-03-01, eval: null}"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The split names, in order."""
+        chosen = {"time": self.cuts, "files": self.files}.get(self.by, self.weights)
+        return list(chosen)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IngestConfig:
+    """Ingestion options. Every field has a default that is right for a folder of CSV files with headers.
+
+    Attributes:
+      pattern: a glob relative to the input folder; may hold {SPAN} (or {YYYY}, {MM}, {DD}) and {VERSION}.
+      format: one of FORMATS; "auto" goes by file name, then by content.
+      delimiter: one character; "" goes by the file name (comma, or TAB for .tsv) and is refused where another fits
+        better; "auto" takes the one that fits.
+      encoding: text encoding of CSV and JSON files.
+      column_names: names for files that have no header line. Empty: the first record is the header.
+      types: column to one of KINDS. Other columns are inferred from all of the data.
+      schema_file: a tensorflow_metadata Schema (pbtxt) whose feature types are declared types; `types` wins over it.
+      na: words that are missing values. None: DEFAULT_NA, in number columns only. A list of one's own also applies
+        to text columns. The empty field is always missing.
+      bad_rows: "fail" at the first one, "skip" and count them, or "quarantine" them in a file beside the report.
+      keep: only these columns. Empty: all.
+      drop: without these columns.
+      float_loss: what to do where float32 does not keep a number: "warn" with a count, keep the column as "bytes",
+        or "fail".
+      split: how rows become splits.
+      shuffle: put rows in a random order (of the seed) within each chunk, and chunks in a random order.
+      shards: at least so many files per split, as far as there are rows for them.
+      max_shard_bytes: more files where one would be larger than this.
+      compression: "gzip" or "none". TensorFlow's TFRecord readers have no ZSTD.
+      gzip_level: 1 (fast) to 9 (small).
+      chunk_bytes: input bytes per unit of work, and what bounds memory.
+      workers: processes on this machine; 0 means one per core. On a distributed runner the runner decides.
+      beam_pipeline_args: Beam flags for this component only, such as ("--runner=FlinkRunner", ...).
+    """
+
+    pattern: str = "*"
+    format: str = "auto"
+    delimiter: str = ""
+    encoding: str = "utf-8"
+    column_names: tuple[str, ...] = ()
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    schema_file: str = ""
+    na: tuple[str, ...] | None = None
+    bad_rows: str = "fail"
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    float_loss: str = "warn"
+    split: SplitConfig = dataclasses.field(default_factory=SplitConfig)
+    shuffle: bool = False
+    shards: int = 4
+    max_shard_bytes: int = 256 << 20
+    compression: str = "gzip"
+    gzip_level: int = 1
+    chunk_bytes: int = 4 << 20
+    workers: int = 0
+    beam_pipeline_args: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _choice("format", self.format, FORMATS)
+        _choice("bad_rows", self.bad_rows, BAD_ROWS)
+        _choice("float_loss", self.float_loss, FLOAT_LOSS)
+        _choice("compression", self.compression, COMPRESSIONS)
+        for column, kind in self.types.items():
+            _choice(f"types: {column}", kind, KINDS)
+        self._check_text()
+        for name, low, high in (("shards", 1, 100_000), ("gzip_level", 1, 9), ("workers", 0, 1024)):
+            if not low <= getattr(self, name) <= high:
+                raise IngestConfigError(f"{name} is {getattr(self, name)}; expected {low} to {high}")
+        if not 1 << 10 <= self.chunk_bytes <= 1 << 30:
+            raise IngestConfigError(f"chunk_bytes is {self.chunk_bytes}; expected 1 KiB to 1 GiB")
+        both = set(self.keep) & set(self.drop)
+        if both:
+            raise IngestConfigError(f"columns in both keep and drop: {', '.join(sorted(both))}")
+
+    def _check_text(self) -> None:
+        if self.delimiter not in ("", "auto") and (
+            len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n'
+        ):
+            raise IngestConfigError(
+                f"delimiter is {self.delimiter!r}; expected one ASCII character (not a quote or line end), or auto"
+            )
+        try:
+            "".encode(self.encoding)
+        except (LookupError, ValueError):
+            raise IngestConfigError(
+                f"encoding {self.encoding!r} is unknown; for example utf-8, latin-1, cp1252, utf-16"
+            ) from None
+        if len(set(self.column_names)) != len(self.column_names):
+            raise IngestConfigError(f"column_names has a name twice: {', '.join(self.column_names)}")
+
+    def to_json(self) -> str:
+        """The config as a JSON object. The order of splits is kept: it means something."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "IngestConfig":
+        """The inverse of `to_json`; an empty text is the default config."""
+        return cls.from_dict(json.loads(text) if text else {}, "ingest config")
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any], where: str) -> "IngestConfig":
+        """A config from plain YAML or JSON values.
+
+        Args:
+          mapping: field name to value; lists become tuples, `split` is a mapping of SplitConfig's fields.
+          where: named in errors, such as "workload.yaml: ingest".
+
+        Raises:
+          IngestConfigError: an unknown key or a value that is not allowed.
+        """
+        values = _known(cls, mapping, where)
+        if isinstance(values.get("split"), Mapping):
+            values["split"] = _build(SplitConfig, _known(SplitConfig, values["split"], f"{where}.split"), where)
+        return _build(cls, values, where)
+
+
+def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise IngestConfigError(f"{name} is {value!r}; expected one of: {', '.join(allowed)}")
+
+
+def _known(cls: type, mapping: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`mapping` with each value in the shape of its field; raises for keys and shapes that are not known."""
+    if not isinstance(mapping, Mapping):
+        raise IngestConfigError(f"{where}: expected a mapping, got {mapping!r}")
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key not in fields:
+            raise IngestConfigError(f"{where}: unknown key {key!r}; allowed: {', '.join(sorted(fields))}")
+        values[key] = _shaped(str(fields[key].type), value, f"{where}: {key}")
+    return values
+
+
+def _shaped(annotation: str, value: Any, where: str) -> Any:
+    if "tuple" in annotation:
+        if value is None and "None" in annotation:
+            return None
+        if not isinstance(value, list | tuple):
+            raise IngestConfigError(f"{where}: expected a list, got {value!r}")
+        return tuple(str(item) for item in value)
+    if "Mapping" in annotation:
+        if not isinstance(value, Mapping):
+            raise IngestConfigError(f"{where}: expected a mapping, got {value!r}")
+        return {str(name): item for name, item in value.items()}
+    for name, kind in (("str", str), ("bool", bool), ("int", int)):
+        if name in annotation and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise IngestConfigError(f"{where}: expected {name}, got {value!r}")
+    return value
+
+
+def _build(cls: type, values: dict[str, Any], where: str) -> Any:
+    try:
+        return cls(**values)
+    except IngestConfigError as error:
+        raise IngestConfigError(f"{where}: {error}") from None

@@ -1,0 +1,157 @@
+"""Which files are data, and of what format."""
+
+import dataclasses
+import os
+
+from components.example_gen import storage
+from components.example_gen.config import IngestConfig
+from components.example_gen.errors import IngestDataError
+
+_SUFFIX_FORMATS = {
+    ".csv": "csv",
+    ".txt": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".avro": "avro",
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
+}
+_SUFFIX_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
+_MAGIC_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC_FORMATS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow", b"Obj\x01": "avro"}
+_NOT_DATA_NAMES = ("readme", "license", "licence", "changelog", "notes", "makefile", "thumbs.db", "desktop.ini")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One input file.
+
+    Attributes:
+      path: where it is.
+      size: bytes, as stored.
+      format: "csv" (also for TSV), "jsonl", "parquet", "arrow", "avro" or "tfrecord".
+      compression: "", "gzip", "bz2" or "zstd": of the whole file, not within it as Parquet has it.
+      tabs: whether the name says that TAB separates.
+      split: the split this file was given to, or "".
+    """
+
+    path: str
+    size: int
+    format: str
+    compression: str = ""
+    tabs: bool = False
+    split: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file name alone, as errors and reports show it."""
+        return os.path.basename(self.path)
+
+
+def find_sources(patterns: dict[str, str], config: IngestConfig) -> tuple[list[Source], list[tuple[str, str]]]:
+    """The data files under `patterns` and the files left out, as (path, why).
+
+    Args:
+      patterns: split name ("" where files are not divided into splits) to a folder or glob.
+      config: `format` overrules what the names say.
+
+    Raises:
+      IngestDataError: nothing matches, nothing is data, or several formats are mixed.
+    """
+    sources: list[Source] = []
+    skipped: list[tuple[str, str]] = []
+    for split, pattern in patterns.items():
+        found, left_out = _in_pattern(pattern, split, config)
+        if not found:
+            raise IngestDataError(_nothing(pattern, left_out))
+        sources += found
+        skipped += left_out
+    formats = {source.format for source in sources}
+    if len(formats) > 1:
+        examples = ", ".join(
+            f"{next(s.name for s in sources if s.format == kind)} ({kind})" for kind in sorted(formats)
+        )
+        raise IngestDataError(f"the input mixes formats: {examples}; narrow the pattern or set format")
+    twice = {source.path for source in sources if sum(other.path == source.path for other in sources) > 1}
+    if twice:
+        raise IngestDataError(f"{min(twice)} matches the patterns of two splits; make the patterns disjoint")
+    return sources, skipped
+
+
+def _nothing(pattern: str, left_out: list[tuple[str, str]]) -> str:
+    if not left_out:
+        return f"no file matches {pattern}"
+    reasons = "; ".join(f"{os.path.basename(path)}: {why}" for path, why in left_out[:5])
+    return f"no data file in {pattern} ({reasons})"
+
+
+def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[Source], list[tuple[str, str]]]:
+    folder = storage.is_folder(pattern)
+    listed = storage.find(pattern.rstrip("/") + "/*" if folder else pattern)
+    named: list[Source] = []
+    unnamed: list[tuple[str, int, str]] = []
+    skipped: list[tuple[str, str]] = []
+    for path, size in listed:
+        why = _not_data(path, size)
+        if why:
+            skipped.append((path, why))
+            continue
+        stem, compression = _split_compression(path)
+        kind = _SUFFIX_FORMATS.get(os.path.splitext(stem)[1].lower(), "")
+        if kind:
+            named.append(_source(path, size, kind, compression, split, config))
+        else:
+            unnamed.append((path, size, compression))
+    for path, size, compression in unnamed:
+        kind = config.format if config.format != "auto" else _sniff(path, compression)
+        has_suffix = bool(os.path.splitext(_split_compression(path)[0])[1])
+        if (named and has_suffix) or not kind:
+            skipped.append((path, "its name and content are of no known data format"))
+        else:
+            named.append(_source(path, size, kind, compression, split, config))
+    return sorted(named, key=lambda source: source.path), skipped
+
+
+def _source(path: str, size: int, kind: str, compression: str, split: str, config: IngestConfig) -> Source:
+    kind = config.format if config.format != "auto" else kind
+    tabs = kind == "tsv"
+    return Source(path, size, "csv" if tabs else kind, compression, tabs, split)
+
+
+def _not_data(path: str, size: int) -> str:
+    name = os.path.basename(path)
+    if name.startswith((".", "_")):
+        return "a hidden or marker file"
+    if name.lower().split(".")[0] in _NOT_DATA_NAMES or name.lower() in _NOT_DATA_NAMES:
+        return "not data by its name"
+    return "an empty file" if size == 0 else ""
+
+
+def _split_compression(path: str) -> tuple[str, str]:
+    stem, suffix = os.path.splitext(path)
+    compression = _SUFFIX_COMPRESSIONS.get(suffix.lower(), "")
+    return (stem, compression) if compression else (path, "")
+
+
+def _sniff(path: str, compression: str) -> str:
+    """The format by content, or "" for what is not data."""
+    from components.example_gen import streams
+
+    with streams.decompressed(path, compression) as file:
+        head = file.read(4096)
+    for magic, kind in _MAGIC_FORMATS.items():
+        if head.startswith(magic):
+            return kind
+    if len(head) >= 12 and streams.is_tfrecord(head):
+        return "tfrecord"
+    if b"\0" in head:
+        return ""
+    return "jsonl" if head.lstrip()[:1] == b"{" else "csv"
