@@ -1,0 +1,44 @@
+"""Reading files of tf.Examples, gzipped or not, as batches of Arrow columns."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from tfx_bsl.coders import example_coder
+
+BATCH_ROWS = 4096
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def record_batches(path: str) -> Iterator[np.ndarray]:
+    """Batches of serialized records (object arrays of bytes) of one TFRecord file, in its order."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        compression = "GZIP" if file.read(2) == _GZIP_MAGIC else ""
+    data = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=1 << 20).batch(BATCH_ROWS)
+    yield from data.as_numpy_iterator()
+
+
+def decode(records: Sequence[bytes] | np.ndarray) -> pa.RecordBatch:
+    """Serialized tf.Examples as list columns, one for each feature that any of them has, sorted by name."""
+    batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(list(records))
+    names = sorted(batch.schema.names)
+    return batch.select(names)
+
+
+def row_as_dict(batch: pa.RecordBatch, row: int, first: Sequence[str] = ()) -> dict[str, Any]:
+    """One row for a person, columns `first` in front; single values without their list, NaN and infinity as text."""
+    names = [*(name for name in first if name in batch.schema.names), *batch.schema.names]
+    return {name: _plain(batch.column(batch.schema.get_field_index(name))[row].as_py()) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        items = [_plain(item) for item in value[:20]]
+        return items[0] if len(value) == 1 else items
+    if isinstance(value, bytes):
+        return value[:200].decode("utf-8", "replace")
+    if isinstance(value, float):
+        return float(f"{value:.8g}") if np.isfinite(value) else str(value)
+    return value

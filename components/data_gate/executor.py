@@ -1,0 +1,105 @@
+"""The DataGate step's work: reads artifacts, judges, leaves verdict.json and report.html, stops the run if need be."""
+
+import os
+from typing import Any
+
+import tensorflow_data_validation as tfdv
+from absl import logging
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx import types
+from tfx.components.statistics_gen import stats_artifact_utils
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import base_beam_executor
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils
+from tfx.utils import io_utils
+
+from components.data_gate import report
+from components.data_gate.config import GatePolicy
+from components.data_gate.context import GateInputs, Statistics
+from components.data_gate.errors import DataRejectedError
+from components.data_gate.gate import judge
+
+VERDICT_FILE = "verdict.json"
+PAGE_FILE = "report.html"
+_ANOMALIES_FILE = "SchemaDiff.pb"
+_EXAMPLE_FORMAT = "FORMAT_TF_EXAMPLE"
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Raises DataRejectedError on a blocking finding, after the verdict and the page are written."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """See `DataGateSpec` for the keys of the three."""
+        self._log_startup(input_dict, output_dict, exec_properties)
+        policy = GatePolicy.from_json(exec_properties["policy"])
+        inputs = _read_inputs(input_dict)
+        artifact = artifact_utils.get_single_instance(output_dict["verdict"])
+        scratch = self._get_tmp_dir() if self._context else None
+        verdict = judge(inputs, policy, self._make_beam_pipeline, scratch)
+
+        artifact.set_int_custom_property("accepted", int(verdict.accepted))
+        files = {VERDICT_FILE: verdict.to_json(), PAGE_FILE: report.render(verdict, inputs)}
+        _write(artifact.uri, files)
+        for finding in verdict.findings:
+            logging.warning("%s: %s", finding.severity, finding.sentence())
+        for item in verdict.not_checked:
+            logging.info("not checked: %s: %s", item.rule, item.why)
+        if not verdict.accepted:
+            # TFX removes the outputs of a step that fails, so the evidence is kept beside them.
+            step, execution = os.path.dirname(os.path.dirname(artifact.uri)), os.path.basename(artifact.uri)
+            folder = os.path.join(step, "rejected", execution)
+            _write(folder, files)
+            raise DataRejectedError(verdict.message(os.path.join(folder, PAGE_FILE)))
+
+
+def _write(folder: str, files: dict[str, str]) -> None:
+    fileio.makedirs(folder)
+    for name, content in files.items():
+        io_utils.write_string_file(os.path.join(folder, name), content)
+
+
+def _read_inputs(input_dict: dict[str, list[types.Artifact]]) -> GateInputs:
+    schema_uri = artifact_utils.get_single_uri(input_dict["schema"])
+    return GateInputs(
+        schema=io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(schema_uri)),
+        statistics=_statistics(input_dict["statistics"]),
+        baseline=_statistics(input_dict.get("baseline_statistics", [])),
+        serving=next(iter(_statistics(input_dict.get("serving_statistics", [])).values()), None),
+        anomalies=_anomalies(input_dict.get("anomalies", [])),
+        examples=_example_files(input_dict.get("examples", [])),
+    )
+
+
+def _statistics(artifacts: list[types.Artifact]) -> dict[str, Statistics]:
+    """Split -> statistics of the first artifact; empty where there is none."""
+    if not artifacts:
+        return {}
+    artifact = artifacts[0]
+    splits = artifact_utils.decode_split_names(artifact.split_names)
+    return {split: stats_artifact_utils.load_statistics(artifact, split).proto() for split in splits}
+
+
+def _anomalies(artifacts: list[types.Artifact]) -> dict[str, anomalies_pb2.Anomalies]:
+    result = {}
+    for artifact in artifacts[:1]:
+        for split in artifact_utils.decode_split_names(artifact.split_names):
+            path = os.path.join(artifact_utils.get_split_uri([artifact], split), _ANOMALIES_FILE)
+            result[split] = tfdv.load_anomalies_binary(path)
+    return result
+
+
+def _example_files(artifacts: list[types.Artifact]) -> dict[str, tuple[str, ...]]:
+    """Split -> files; empty for examples that are not TFRecords of tf.Examples."""
+    if not artifacts or examples_utils.get_payload_format_string(artifacts[0]) != _EXAMPLE_FORMAT:
+        return {}
+    files = {}
+    for split in artifact_utils.decode_split_names(artifacts[0].split_names):
+        uris = artifact_utils.get_split_uris(artifacts, split)
+        files[split] = tuple(sorted(str(path) for uri in uris for path in fileio.glob(os.path.join(uri, "*"))))
+    return files

@@ -1,0 +1,66 @@
+"""Hashes of whole rows, the same for equal rows wherever and in whatever order of features they were written."""
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+# A random number for each value of a byte: their sum does not depend on the order of a row's bytes.
+_BYTE_WEIGHTS = np.random.RandomState(20130101).randint(0, 2**63, 256, dtype=np.int64).astype(np.uint64)
+
+
+def byte_sums(records: Sequence[bytes] | np.ndarray) -> np.ndarray:
+    """uint64 per serialized record; equal rows have equal sums though their features are serialized in another order.
+
+    Unequal rows may share a sum: good for choosing a sample of row contents, not for calling two rows equal.
+    """
+    lengths = np.fromiter((len(record) for record in records), np.int64, len(records))
+    weights = _BYTE_WEIGHTS[np.frombuffer(b"".join(records), np.uint8)]
+    # An empty record would make reduceat return its neighbour's byte: count it as 0.
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    sums = np.zeros(len(lengths), np.uint64)
+    filled = lengths > 0
+    if filled.any():
+        sums[filled] = np.add.reduceat(weights, starts[filled])
+    return _mix(sums)
+
+
+def row_hashes(batch: pa.RecordBatch) -> np.ndarray:
+    """uint64 per row over names, order within a list, and values of all columns; missing is not the same as 0."""
+    total = np.zeros(batch.num_rows, np.uint64)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_null(column.type):
+            continue
+        counts = np.asarray(column.value_lengths().fill_null(0))
+        rows = np.repeat(np.arange(batch.num_rows), counts)
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        seed = np.uint64(zlib.crc32(name.encode()) + 1)
+        values = _mix(_value_bits(column.flatten()) + _mix(place.astype(np.uint64) + (seed << np.uint64(20))))
+        np.add.at(total, rows, values)
+    return total
+
+
+def _value_bits(values: pa.Array) -> np.ndarray:
+    if pa.types.is_integer(values.type):
+        return values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    if pa.types.is_floating(values.type):
+        return values.to_numpy(zero_copy_only=False).astype(np.float64).view(np.uint64)
+    encoded = values.dictionary_encode()
+    digests = [hashlib.blake2b(_bytes(item), digest_size=8).digest() for item in encoded.dictionary.to_pylist()]
+    return (
+        np.frombuffer(b"".join(digests), np.uint64)[np.asarray(encoded.indices)] if digests else np.zeros(0, np.uint64)
+    )
+
+
+def _bytes(item: object) -> bytes:
+    return item if isinstance(item, bytes) else str(item).encode()
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """Spreads every input bit over the output (the finalizer of splitmix64); wraps around on purpose."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))

@@ -1,0 +1,189 @@
+"""The one pass over rows: offending rows of the findings, and rows that are in two splits. Runs on any Beam runner.
+
+Each element is a file; what comes out of it is small: counts, a few sample rows, and hashes of a bounded sample.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from components.data_gate import example_files, row_hash
+from components.data_gate.row_question import RowQuestion
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowPass:
+    """What to look for.
+
+    `files` is by split, the training split first. Rows are compared between splits when `one_in` is above 0: those
+    whose content falls into one of `one_in` classes, which estimates the share of all.
+    """
+
+    files: Mapping[str, tuple[str, ...]]
+    questions: tuple[RowQuestion, ...]
+    one_in: int
+    key: tuple[str, ...]
+    max_samples: int
+
+    @property
+    def elements(self) -> list[tuple[str, str]]:
+        """(split, file) for every file that somebody asks about."""
+        asked = {question.split for question in self.questions}
+        return [(split, file) for split, files in self.files.items() if self.one_in or split in asked for file in files]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowAnswer:
+    """How many rows offend, and some of them."""
+
+    rows: int
+    samples: tuple[Mapping[str, Any], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedRows:
+    """Of `compared` rows of a split, how many are in the training split too."""
+
+    compared: int
+    shared: int
+    samples: tuple[Mapping[str, Any], ...]
+
+
+def run(task: RowPass, pipeline: beam.Pipeline, out: str) -> tuple[list[RowAnswer], dict[str, SharedRows]]:
+    """Answers in the order of `task.questions`, and shared rows by split.
+
+    Args:
+      task: what to look for.
+      pipeline: not yet run; this runs it and waits.
+      out: path of a file that the workers can write and this process can read; holds the raw answers as JSON.
+    """
+    with pipeline as p:
+        _ = (
+            p
+            | "Files" >> beam.Create(task.elements)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.ParDo(_ReadFile(task))
+            | "Gather" >> beam.CombineGlobally(_Gather(task))
+            | "Write" >> beam.Map(_write, out)
+        )
+    with example_files.tf.io.gfile.GFile(out) as file:
+        found = json.load(file)
+    answers = [RowAnswer(rows, tuple(samples)) for rows, samples in zip(found["rows"], found["samples"], strict=True)]
+    shared = {
+        split: SharedRows(item["compared"], item["shared"], tuple(_samples(task, item["where"])))
+        for split, item in found["shared"].items()
+    }
+    return answers, shared
+
+
+def _write(found: dict[str, Any], out: str) -> None:
+    with example_files.tf.io.gfile.GFile(out, "w") as file:
+        file.write(json.dumps(found))
+
+
+class _ReadFile(beam.DoFn):
+    """From one file: {"rows": counts, "samples": lists, "hashes": [(split, file, hashes, record numbers)]}."""
+
+    def __init__(self, task: RowPass):
+        self._task = task
+
+    def process(self, element: tuple[str, str]) -> Iterator[dict[str, Any]]:
+        split, path = element
+        task = self._task
+        questions = [(i, q) for i, q in enumerate(task.questions) if q.split == split]
+        rows = [0] * len(task.questions)
+        samples: list[list[dict]] = [[] for _ in task.questions]
+        hashes, places, first = [], [], 0
+        for records in example_files.record_batches(path):
+            if questions:
+                batch = example_files.decode(records)
+                for i, question in questions:
+                    offending = question.offending(batch)
+                    rows[i] += len(offending)
+                    for row in offending[: task.max_samples - len(samples[i])]:
+                        samples[i].append(_sample(task, path, first + int(row), batch, int(row)))
+            if task.one_in:
+                chosen = _chosen(records, task.one_in)
+                if len(chosen):
+                    hashes.append(row_hash.row_hashes(example_files.decode(records[chosen])))
+                    places.append(first + chosen)
+            first += len(records)
+        found = [(split, path, np.concatenate(hashes), np.concatenate(places))] if hashes else []
+        yield {"rows": rows, "samples": samples, "hashes": found}
+
+
+def _chosen(records: np.ndarray, one_in: int) -> np.ndarray:
+    if one_in == 1:
+        return np.arange(len(records))
+    return np.flatnonzero(row_hash.byte_sums(records) % np.uint64(one_in) == 0)
+
+
+class _Gather(beam.CombineFn):
+    def __init__(self, task: RowPass):
+        self._task = task
+
+    def create_accumulator(self) -> dict[str, Any]:
+        return {"rows": [0] * len(self._task.questions), "samples": [[] for _ in self._task.questions], "hashes": []}
+
+    def add_input(self, accumulator: dict[str, Any], element: dict[str, Any]) -> dict[str, Any]:
+        return self.merge_accumulators([accumulator, element])
+
+    def merge_accumulators(self, accumulators: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            for i, rows in enumerate(accumulator["rows"]):
+                merged["rows"][i] += rows
+                merged["samples"][i] = (merged["samples"][i] + accumulator["samples"][i])[: self._task.max_samples]
+            merged["hashes"] += accumulator["hashes"]
+        return merged
+
+    def extract_output(self, accumulator: dict[str, Any]) -> dict[str, Any]:
+        shared = _shared(self._task, accumulator["hashes"])
+        return {"rows": accumulator["rows"], "samples": accumulator["samples"], "shared": shared}
+
+
+def _shared(task: RowPass, hashes: Sequence[tuple[str, str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """For every split but the first: rows compared, rows that the first one has too, and where some of them are."""
+    if not task.one_in:
+        return {}
+    reference, *others = task.files
+    known = np.concatenate([np.zeros(0, np.uint64), *(h for split, _, h, _ in hashes if split == reference)])
+    result: dict[str, Any] = {}
+    for other in others:
+        where: list[tuple[str, int]] = []
+            compared, shared = 0, 0
+        for split, path, values, places in hashes:
+            if split == other:
+                inside = np.isin(values, known)
+                compared += len(values)
+                shared += int(inside.sum())
+                where += [(path, int(place)) for place in places[inside][: task.max_samples - len(where)]]
+        result[other] = {"compared": compared, "shared": shared, "where": where}
+    return result
+
+
+def _samples(task: RowPass, where: Sequence[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+    """The rows at (file, record number)."""
+    wanted: dict[str, set[int]] = {}
+    for path, place in where:
+        wanted.setdefault(path, set()).add(place)
+    for path, places in wanted.items():
+        first = 0
+        for records in example_files.record_batches(path):
+            here = [place for place in sorted(places) if first <= place < first + len(records)]
+            if here:
+                batch = example_files.decode(records[np.array(here) - first])
+                for i, place in enumerate(here):
+                    yield _sample(task, path, place, batch, i)
+            first += len(records)
+
+
+def _sample(task: RowPass, path: str, place: int, batch, row: int) -> dict[str, Any]:
+    """One offending row: file, record number counted from 1, and its values."""
+    values = example_files.row_as_dict(batch, row, task.key)
+    return {"file": os.path.basename(path), "record": place + 1, "row": values}

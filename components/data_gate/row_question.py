@@ -1,0 +1,100 @@
+"""A question about the rows of one column, asked once of every batch."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowQuestion:
+    """Which rows of `split` break `rule` in `feature`.
+
+    `test` is one of: missing, count, nan, infinite, range (outside `low` to `high`), values (not in `values`).
+    `decides`: there is a finding only if a row answers yes; otherwise it stands already and rows illustrate it.
+    """
+
+    feature: str
+    rule: str
+    split: str
+    test: str
+    low: float = -math.inf
+    high: float = math.inf
+    values: tuple[str, ...] = ()
+    decides: bool = False
+    observed: str = ""
+    allowed: str = ""
+    why: str = ""
+
+    def offending(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Row numbers in `batch` (int64) that answer yes."""
+        index = batch.schema.get_field_index(self.feature)
+        column = batch.column(index) if index >= 0 else pa.nulls(batch.num_rows)
+        return np.unique(_TESTS[self.test](self, column))
+
+
+def _rows_and_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Row number of each value, and the values, of a list column."""
+    if pa.types.is_null(column.type):
+        return np.zeros(0, np.int64), pa.array([], pa.float64())
+    counts = _counts(column)
+    return np.repeat(np.arange(len(column)), counts), column.flatten()
+
+
+def _counts(column: pa.Array) -> np.ndarray:
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    return np.asarray(column.value_lengths().fill_null(0))
+
+
+def _missing(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    return np.flatnonzero(_counts(column) == 0)
+
+
+def _count(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    counts = _counts(column)
+    present = counts > 0
+    return np.flatnonzero(present & ((counts < question.low) | (counts > question.high)))
+
+
+def _numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    rows, values = _rows_and_values(column)
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        return np.zeros(0, np.int64), np.zeros(0)
+    return rows, values.to_numpy(zero_copy_only=False)
+
+
+def _nan(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _numbers(column)
+    return rows[np.isnan(values)]
+
+
+def _infinite(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _numbers(column)
+    return rows[np.isinf(values)]
+
+
+def _range(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _numbers(column)
+    return rows[(values < question.low) | (values > question.high)]
+
+
+def _values(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _rows_and_values(column)
+    return rows[~np.asarray(_is_in(values, question.values), bool)] if len(values) else rows
+
+
+def _is_in(values: pa.Array, allowed: Sequence[str]) -> list[bool]:
+    encoded = values.dictionary_encode()
+    known = set(allowed)
+    good = np.array([_text(value) in known for value in encoded.dictionary.to_pylist()], bool)
+    return list(good[np.asarray(encoded.indices)])
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+_TESTS = {"missing": _missing, "count": _count, "nan": _nan, "infinite": _infinite, "range": _range, "values": _values}

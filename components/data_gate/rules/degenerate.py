@@ -1,0 +1,64 @@
+"""Columns that carry nothing: one value only, or none."""
+
+from collections.abc import Iterator
+
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from components.data_gate.context import SERVING, Context
+from components.data_gate.finding import Finding
+from components.data_gate.rules import wording
+from components.data_gate.summary import ColumnSummary
+
+# A handful of rows is alike by chance.
+_FEWEST_ROWS = 30
+
+
+def check(context: Context) -> Iterator[Finding]:
+    """Constant columns, and columns that are empty although the baseline's are not."""
+    for name, data in context.splits.items():
+        baseline = context.baseline_of(name)
+        for feature, column in data.columns.items():
+            if feature in context.features and name != SERVING:
+                before = baseline.columns.get(feature) if baseline else None
+                yield from _check(context, name, column, before)
+
+
+def _check(context: Context, split: str, column: ColumnSummary, before: ColumnSummary | None) -> Iterator[Finding]:
+    proto = context.features[column.name]
+    if not column.num_present:
+        if proto.presence.min_fraction == 0 and before is not None and before.present_share > 0.01:
+            yield Finding(
+                feature=column.name,
+                rule="all-missing",
+                split=split,
+                observed="no row has a value",
+                allowed=f"{before.present_share:.1%} of the rows of the baseline have one",
+            )
+        return
+    value = _only_value(column)
+    normal = column.name in context.policy.may_be_constant or _single_valued(proto, context)
+    if value is None or normal or column.num_present < _FEWEST_ROWS:
+        return
+    if before is not None and _only_value(before) == value:
+        return  # it was so before, and that data was accepted
+    yield Finding(
+        feature=column.name,
+        rule="constant",
+        split=split,
+        observed=f"every row has {value}",
+        allowed="more than one value",
+        why="A model learns nothing from it, and a broken source often looks like this.",
+    )
+
+
+def _only_value(column: ColumnSummary) -> str | None:
+    if column.number is not None:
+        return f"{column.number.low:.15g}" if column.number.low == column.number.high else None
+    if column.category is not None and column.category.unique == 1:
+        return next(iter(column.category.counts), None)
+    return None
+
+
+def _single_valued(proto: schema_pb2.Feature, context: Context) -> bool:
+    low, high = wording.bounds(proto)
+    return low == high or len(wording.domain_values(proto, context.schema)) == 1
