@@ -156,7 +156,7 @@ def _shared(task: RowPass, hashes: Sequence[tuple[str, str, np.ndarray, np.ndarr
     result: dict[str, Any] = {}
     for other in others:
         where: list[tuple[str, int]] = []
-            compared, shared = 0, 0
+        compared, shared = 0, 0
         for split, path, values, places in hashes:
             if split == other:
                 inside = np.isin(values, known)
