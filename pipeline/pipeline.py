@@ -74,13 +74,6 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         example_splits=["eval"],
         schema=schema.outputs["schema"],
     )
-    registrar = ModelRegistrar(
-        model=trainer.outputs["model"],
-        model_blessing=evaluator.outputs["blessing"],
-        evaluation=evaluator.outputs["evaluation"],
-        registry=config.registry_dir,
-        name=workload.name,
-    ).with_id("ModelRegistrar")
     pusher = Pusher(
         model=trainer.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
@@ -89,7 +82,17 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
             f"workload {workload.name}: push",
         ),
     ).with_id("Pusher")
-    nodes += [trainer, baseline, evaluator, registrar, pusher]
+    registrar = ModelRegistrar(
+        model=trainer.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        pushed_model=pusher.outputs["pushed_model"],
+        evaluation=evaluator.outputs["evaluation"],
+        examples=examples.outputs["examples"],
+        schema=schema.outputs["schema"],
+        registry=config.registry_dir,
+        name=workload.name,
+    ).with_id("ModelRegistrar")
+    nodes += [trainer, baseline, evaluator, pusher, registrar]
 
     # Nothing reads or learns from data that the gate has not let through.
     for node in nodes[5:]:

@@ -97,7 +97,7 @@ def _next(record: RunRecord) -> str:
     commands = [f"sluice show{root}", f"sluice runs{root}"]
     if record.pushed_version is not None:
         commands += [f"sluice predict --base {record.serving_dir}", f"sluice serve {record.serving_dir}"]
-    return "Next    " + "\n        ".join(commands) + f"\nLog     {record.path.with_name('log.txt')}"
+    return "Next    " + "\n        ".join(commands) + f"\nLog     {record.log_path}"
 
 
 def _num_bytes(uri: str) -> int:

@@ -48,6 +48,10 @@ class RunRecord:
     def path(self) -> pathlib.Path:
         return runs_folder(self.root) / self.run_id / "run.json"
 
+    @property
+    def log_path(self) -> pathlib.Path:
+        return self.path.with_name("log.txt")
+
     def step(self, name: str) -> StepRecord:
         return next(step for step in self.steps if step.name == name)
 

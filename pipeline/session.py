@@ -7,10 +7,9 @@ import pathlib
 import sys
 import time
 
-from absl import logging as absl_logging
 from tfx.orchestration import metadata
 
-from pipeline import local_runner, recovery, report, run_record
+from pipeline import local_runner, quiet, recovery, report, run_record
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError, ExitCode
 from pipeline.pipeline import create_pipeline
@@ -20,9 +19,20 @@ PREDICTOR = "modules.serving.predictor"
 
 
 def run(
-    config: PipelineConfig, from_step: str | None = None, to_step: str | None = None, debug: bool = False
+    config: PipelineConfig,
+    from_step: str | None = None,
+    to_step: str | None = None,
+    native_logs: quiet.NativeLogs | None = None,
+    debug: bool = False,
 ) -> RunRecord:
     """Runs the pipeline and returns its record; a failed step is in the record, not raised.
+
+    Args:
+      config: what to run.
+      from_step: first step to run, with the outputs of an earlier run for those before it.
+      to_step: last step to run.
+      native_logs: what native code logs is added to the run's log file.
+      debug: logs go to the terminal too.
 
     Raises:
       ConfigError: before anything runs, for settings that cannot be right.
@@ -40,15 +50,17 @@ def run(
             _say(line)
         record = run_record.start(config.workload.name, config.root, config.data, names)
         record.serving_dir = config.serving_dir
-        _quiet(record, debug)
+        quiet.python_logs_to(str(record.log_path), debug)
+        if native_logs:
+            native_logs.send_to(str(record.log_path))
         runner = local_runner.RecordingDagRunner(
             record, _Progress(record).on_step, from_step=from_step, to_step=to_step, base_run_id=base_run_id
         )
-        _run_steps(runner, pipeline, record, config, debug)
+        _run_steps(runner, pipeline, record, config)
     return record
 
 
-def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig, debug: bool) -> None:
+def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig) -> None:
     start = time.monotonic()
     try:
         runner.run(pipeline)
@@ -58,9 +70,7 @@ def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig, debu
         record.state, record.error, record.exit_code = "stopped", "stopped by Ctrl-C", 130
         raise
     except Exception as error:
-        if debug:
-            logging.getLogger(__name__).exception("the run failed")
-        logging.getLogger("sluice").info("the run failed", exc_info=error)
+        logging.getLogger("sluice").error("the run failed", exc_info=error)
         record.state = "failed"
         record.exit_code = int(getattr(error, "exit_code", ExitCode.STEP_FAILED))
         record.error = _message(error)
@@ -144,21 +154,6 @@ class _Progress:
         step.detail = report.describe(name, step.outputs)
         seconds = f"{step.seconds:6.1f} s" if state in ("ran", "failed") else " " * 8
         print(f"{head}  {state:7}  {seconds}  {step.detail}".rstrip(), file=sys.stderr, flush=True)
-
-
-def _quiet(record: RunRecord, debug: bool) -> None:
-    """The libraries' chatter goes to the run's log file; with `debug`, to the terminal as well."""
-    root = logging.getLogger()
-    handler = logging.FileHandler(record.path.with_name("log.txt"), encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    absl_logging.use_python_logging(quiet=True)
-    for other in list(root.handlers):
-        if not debug:
-            root.removeHandler(other)
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    absl_logging.set_verbosity(absl_logging.INFO)
-    logging.captureWarnings(True)
 
 
 def _say(line: str) -> None:

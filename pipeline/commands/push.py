@@ -1,0 +1,113 @@
+"""`sluice push`: deploy a SavedModel, go back to the one before, or finish what a crash interrupted."""
+
+import argparse
+import json
+import pathlib
+import sys
+from typing import Any
+
+HELP = "deploy one model to a serving folder, verified and published by one rename"
+
+_DEFAULT_BASE = str(pathlib.PurePath("build", "serving"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `sluice push`."""
+    parser.add_argument("model", nargs="?", metavar="MODEL_DIR", help="a SavedModel folder, or a TFX Model artifact")
+    parser.add_argument("--to", default=_DEFAULT_BASE, metavar="BASE", help="serving folder of all models")
+    parser.add_argument("--name", required=True, help="the model's name: its folder under BASE, and in the server")
+    parser.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a replica to wait for and probe, host:port (gRPC) or http://host:port (REST); repeat for each",
+    )
+    parser.add_argument(
+        "--model-config", default="", metavar="FILE", help="the servers' model config file: deploy by labels through it"
+    )
+    parser.add_argument("--keep", type=int, default=2, metavar="N", help="versions to keep, the live one included")
+    parser.add_argument("--require-golden", action="store_true", help="refuse a model without golden predictions")
+    parser.add_argument("--target", metavar="FILE", help="a push target in JSON or YAML, for all other settings")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--rollback", action="store_true", help="make the version before the live one live again")
+    action.add_argument("--recover", action="store_true", help="finish or undo what a crash interrupted")
+    action.add_argument("--history", action="store_true", help="print what was done to this model's folder")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Deploys, rolls back or recovers; prints what serves now."""
+    from components.pusher.errors import PushConfigError
+    from components.pusher.targets import make_deployer
+
+    if bool(args.model) == (args.rollback or args.recover or args.history):
+        raise PushConfigError("give either MODEL_DIR, or one of --rollback, --recover and --history")
+    deployer = make_deployer(_target(args))
+    if args.history:
+        return _print_history(deployer, args.json)
+    if args.rollback:
+        result = deployer.rollback()
+    elif args.recover:
+        result = deployer.recover()
+    else:
+        result = deployer.push(_saved_model(pathlib.Path(args.model)))
+    if args.json:
+        print(json.dumps(result.to_dict() if result else {"outcome": "nothing to recover"}))
+    else:
+        print(_sentence(result) if result else f"{deployer.folder.path}: nothing to recover")
+    for warning in result.report.get("warnings", []) if result else ():
+        print(f"warning: {warning}", file=sys.stderr)
+    return 0
+
+
+def _target(args: argparse.Namespace) -> Any:
+    from components.pusher.config import PushTarget
+    from components.pusher.errors import PushConfigError
+
+    settings: dict[str, Any] = {}
+    if args.target:
+        import yaml
+
+        try:
+            settings = yaml.safe_load(pathlib.Path(args.target).read_text(encoding="utf-8")) or {}
+        except (OSError, yaml.YAMLError) as error:
+            raise PushConfigError(f"{args.target}: cannot be read: {error}") from None
+    settings = {"base": args.to, "name": args.name, "keep_versions": args.keep, **settings}
+    if args.server:
+        settings["servers"] = args.server
+    if args.model_config:
+        settings |= {"kind": "model_config", "model_config_file": args.model_config}
+    if args.require_golden:
+        settings["require_golden"] = True
+    return PushTarget.from_dict(settings, where=args.target or "push")
+
+
+def _saved_model(path: pathlib.Path) -> pathlib.Path:
+    """The SavedModel itself: a TFX Model artifact, and so a registry entry, keeps it in a folder below."""
+    inner = path / "Format-Serving"
+    return inner if inner.is_dir() and not (path / "saved_model.pb").exists() else path
+
+
+def _sentence(result: Any) -> str:
+    verb = {"pushed": "now serves", "unchanged": "already serves this model", "rolled back": "serves again"}
+    happened = verb.get(result.outcome, result.outcome)
+    asked = "" if result.observed else " (published; no server was asked)"
+    before = f"; before: version {result.previous_version}" if result.previous_version else ""
+    return f"version {result.version} {happened}{asked}{before}: {result.destination}"
+
+
+def _print_history(deployer: Any, as_json: bool) -> int:
+    live = deployer.rollout.live_version()
+    records = [
+        {"version": record.version, "state": str(record.state), "at": record.at, "reason": record.detail.get("reason")}
+        for record in deployer.folder.journal.records()
+    ]
+    if as_json:
+        print(json.dumps({"live": live, "versions": list(deployer.folder.versions()), "history": records}))
+        return 0
+    print(f"live: {live or 'none'}; on disk: {', '.join(map(str, deployer.folder.versions())) or 'none'}")
+    for record in records:
+        reason = f"  {record['reason']}" if record["reason"] else ""
+        print(f"{record['at'][:19]}  {record['version']}  {record['state']}{reason}")
+    return 0

@@ -36,12 +36,21 @@ def run(args: argparse.Namespace) -> int:
         enable_cache=not args.no_cache,
     )
     print(f"{settings.workload.description or settings.workload.name}\ndata: {settings.data}", file=sys.stderr)
-    from pipeline import report, session
+    from pipeline.quiet import NativeLogs
 
-    record = session.run(settings, from_step=args.from_step, to_step=args.to_step, debug=args.debug)
+    native_logs = None if args.debug else NativeLogs()
+    try:
+        from pipeline import report, session
+
+        record = session.run(
+            settings, from_step=args.from_step, to_step=args.to_step, native_logs=native_logs, debug=args.debug
+        )
+    finally:
+        if native_logs:
+            native_logs.restore()
+    print(report.summary(record, settings), file=sys.stderr if args.json else sys.stdout)
     if args.json:
-        print(report.summary(record, settings), file=sys.stderr)
         print(json.dumps(report.as_json(record)))
-    else:
-        print(report.summary(record, settings))
+    if record.error:
+        print(f"error: {record.error}", file=sys.stderr)
     return int(record.exit_code or 0)
