@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     deployer = make_deployer(_target(args))
     if args.history:
         return _print_history(deployer, args.json)
+    result: Any = None
     if args.rollback:
         result = deployer.rollback()
     elif args.recover:
