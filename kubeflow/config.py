@@ -1,0 +1,210 @@
+"""What a pipeline needs to know about the cluster it is compiled for: image, resources, volumes, secrets, retries."""
+
+import dataclasses
+import pathlib
+import re
+from typing import Any
+
+import yaml
+
+from pipeline import config_reader
+from pipeline.errors import ConfigError
+
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_IMAGE_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_TOLERATION_OPERATORS = ("Equal", "Exists")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VolumeConfig:
+    """A PersistentVolumeClaim that exists in the namespace of the run."""
+
+    claim: str
+    """Name of the claim."""
+    path: str
+    """Where it is mounted: an absolute path."""
+    sub_path: str = ""
+    """Folder of the claim that is mounted; all of it without."""
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/"):
+            raise ConfigError(f"volume {self.claim}: path must be absolute, found {self.path!r}")
+        for root in ("/gcs", "/s3", "/minio", "/tmp/kfp"):
+            if self.path == root or self.path.startswith(root + "/"):
+                raise ConfigError(f"volume {self.claim}: {root} belongs to the Kubeflow launcher; mount somewhere else")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SecretConfig:
+    """A Secret whose keys become environment variables."""
+
+    name: str
+    """Name of the Secret."""
+    env: dict
+    """Key in the Secret to name of the environment variable."""
+    optional: bool = False
+    """Whether the step starts without it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TolerationConfig:
+    """A taint that the step's pod tolerates."""
+
+    key: str = ""
+    operator: str = "Exists"
+    value: str = ""
+    effect: str = ""
+
+    def __post_init__(self) -> None:
+        if self.operator not in _TOLERATION_OPERATORS:
+            allowed = " or ".join(_TOLERATION_OPERATORS)
+            raise ConfigError(f"toleration {self.key}: operator must be {allowed}, found {self.operator!r}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepConfig:
+    """How one step runs. A field that is not set is taken from `default`, and then from the cluster."""
+
+    image: str | None = None
+    """Another image for this step."""
+    cpu_request: str | None = None
+    cpu_limit: str | None = None
+    memory_request: str | None = None
+    memory_limit: str | None = None
+    gpus: int | None = None
+    """Accelerators of the step's own pod. A Trainer that starts workers on other pods needs none here."""
+    gpu_resource: str | None = None
+    """The Kubernetes resource to ask for; nvidia.com/gpu without."""
+    retries: int | None = None
+    """How often a failed pod is started again. Steps that judge data are never retried unless this says so."""
+    retry_backoff_seconds: int | None = None
+    """Pause before the first retry; it doubles up to an hour."""
+    timeout_seconds: int | None = None
+    """After this time the pod is killed and the step has failed."""
+    cache: bool | None = None
+    """Whether the outputs of an equal earlier execution are taken instead of running."""
+    shared_memory: str | None = None
+    """Size of /dev/shm, such as 2Gi; NCCL inside one pod needs it."""
+    env: dict = dataclasses.field(default_factory=dict)
+    """Environment variables, on top of the default ones."""
+    secrets: tuple[SecretConfig, ...] = ()
+    volumes: tuple[VolumeConfig, ...] = ()
+    node_selector: dict = dataclasses.field(default_factory=dict)
+    tolerations: tuple[TolerationConfig, ...] = ()
+    labels: dict = dataclasses.field(default_factory=dict)
+    annotations: dict = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit", "shared_memory"):
+            value = getattr(self, name)
+            if value is not None and not _QUANTITY.fullmatch(value):
+                raise ConfigError(f"{name}: expected a Kubernetes quantity such as 500m or 4Gi, found {value!r}")
+        for name in ("gpus", "retries", "retry_backoff_seconds", "timeout_seconds"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"{name}: must be 0 or more, found {value}")
+        for name in ("env", "node_selector", "labels", "annotations"):
+            for key, value in getattr(self, name).items():
+                if not isinstance(value, str):
+                    raise ConfigError(f"{name}: `{key}` must be text, found {value!r}; put it in quotes")
+
+    def over(self, default: "StepConfig") -> "StepConfig":
+        """This configuration with what it leaves open taken from `default`; mappings and lists are joined."""
+        merged: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            own, general = getattr(self, field.name), getattr(default, field.name)
+            if isinstance(own, dict):
+                merged[field.name] = {**general, **own}
+            elif isinstance(own, tuple):
+                merged[field.name] = general + tuple(item for item in own if item not in general)
+            else:
+                merged[field.name] = general if own is None else own
+        return StepConfig(**merged)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutcomeConfig:
+    """What happens when a run has ended, however it ended."""
+
+    webhook_secret: str = ""
+    """Secret with the key `url`: a JSON object with the outcome is posted there."""
+    command: tuple[str, ...] = ()
+    """Command that is run in the image with that JSON object on its standard input, such as a mailer."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is to be done."""
+        return bool(self.webhook_secret or self.command)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KubeflowConfig:
+    """The cluster's side of a pipeline; read from a YAML file, or made in code."""
+
+    image: str
+    """The image of `make image`: tagged by git SHA, or better by digest (name@sha256:...)."""
+    name: str | None = None
+    """Name of the pipeline on the cluster; the workload's name without."""
+    storage: str = "/mnt/sluice"
+    """Shared storage as the pods see it: registry, serving folder and what a distributed Trainer stages lie below."""
+    model_registry: str | None = None
+    """Folder or fsspec URL of the model registry; `registry/<name>` in the storage without."""
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    parameters: dict = dataclasses.field(default_factory=dict)
+    """Other defaults for the pipeline's parameters, by name."""
+    default: StepConfig = dataclasses.field(default_factory=StepConfig)
+    """What holds for every step."""
+    steps: dict = dataclasses.field(default_factory=dict)
+    """Exceptions, by the step's id, such as Trainer."""
+    outcome: OutcomeConfig = dataclasses.field(default_factory=OutcomeConfig)
+
+    def __post_init__(self) -> None:
+        check_image(self.image)
+        if self.image_pull_policy not in _IMAGE_PULL_POLICIES:
+            allowed = ", ".join(_IMAGE_PULL_POLICIES)
+            raise ConfigError(f"image_pull_policy: {self.image_pull_policy!r} is not one of {allowed}")
+        if not self.storage.startswith("/"):
+            raise ConfigError(f"storage: must be an absolute path in the pods, found {self.storage!r}")
+        steps = {}
+        for step, value in self.steps.items():
+            steps[step] = (
+                value if isinstance(value, StepConfig) else config_reader.read(StepConfig, value, f"steps.{step}")
+            )
+            if steps[step].image is not None:
+                check_image(steps[step].image)
+        object.__setattr__(self, "steps", steps)
+
+    def step(self, step_id: str) -> StepConfig:
+        """The configuration that holds for the step."""
+        return self.steps.get(step_id, StepConfig()).over(self.default)
+
+
+def check_image(image: str) -> None:
+    """Refuses an image reference that can mean other code tomorrow: Kubeflow's cache is keyed by the reference."""
+    name = image.rsplit("/", 1)[-1]
+    if "@sha256:" in image:
+        return
+    tag = name.partition(":")[2]
+    if not tag or tag == "latest":
+        raise ConfigError(
+            f"image {image!r} has no fixed version. Kubeflow's cache would take its old outputs for current ones: "
+            "name it by git SHA or digest (`make image` prints both)."
+        )
+
+
+def load(path: str, **overrides: Any) -> KubeflowConfig:
+    """Reads a KubeflowConfig from the YAML file `path`; `overrides` that are not None win.
+
+    Raises:
+      ConfigError: naming the file, the key, what it holds and what is allowed.
+    """
+    try:
+        mapping = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if isinstance(mapping, dict):
+        mapping = {**mapping, **{key: value for key, value in overrides.items() if value is not None}}
+    return config_reader.read(KubeflowConfig, mapping, path)

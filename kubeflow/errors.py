@@ -1,0 +1,27 @@
+"""Errors of compiling for, running on and talking to Kubeflow Pipelines, for the person at the keyboard."""
+
+from pipeline.errors import ExitCode
+
+
+class CompileError(ValueError):
+    """The pipeline cannot run on open-source Kubeflow Pipelines as it is: names the construct and the way round it."""
+
+    exit_code = ExitCode.USAGE
+
+
+class StepInputError(ValueError):
+    """A step's container was started with something else than what the compiler planned for it."""
+
+    exit_code = ExitCode.STEP_FAILED
+
+
+class KubeflowError(RuntimeError):
+    """Kubeflow Pipelines could not be reached or did not do what was asked."""
+
+    exit_code = ExitCode.STEP_FAILED
+
+
+class RunFailedError(RuntimeError):
+    """A run on Kubeflow Pipelines ended, and not well."""
+
+    exit_code = ExitCode.STEP_FAILED
