@@ -1,10 +1,9 @@
 """The verifying process: `python -m components.pusher.verify_process '{"model": ..., ...}'`.
 
 It loads the SavedModel into a session, which is how TensorFlow Serving loads it, and prints one JSON object last:
-a report, or {"error": why}. It imports TensorFlow, and neither TFX nor the rest of the Pusher.
+a report, or {"error": why}. It imports TensorFlow, not TFX.
 """
 
-import base64
 import json
 import os
 import pathlib
@@ -23,7 +22,8 @@ from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_mode
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-GOLDEN_PATH = "assets.extra/golden_predictions.json"
+from components.pusher.golden import GOLDEN_PATH, Golden, GoldenError, read_golden
+
 WARMUP_PATH = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000  # TensorFlow Serving refuses a model with more
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
@@ -40,14 +40,16 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     graph = read_serving_graph(folder)
     check_files(folder, graph)
     session = load(folder)
-    golden = read_golden(folder, required=request["require_golden"])
+    golden = read_golden(folder)
+    if golden is None and request["require_golden"]:
+        raise RefusedError(f"{GOLDEN_PATH} is missing, and the push target requires it (require_golden)")
     warnings = [] if golden else [f"no {GOLDEN_PATH}: only loading was checked, not what the model predicts"]
     difference = compare_golden(session, graph, golden) if golden else None
     if golden and not (folder / WARMUP_PATH).exists():
         write_warmup(folder, request["name"], golden, request["warmup_batch_sizes"])
     return {
         "signatures": {name: sorted(signature.inputs) for name, signature in graph.signature_def.items()},
-        "golden": {"rows": len(golden["examples"]), "max_difference": difference} if golden else None,
+        "golden": {"rows": len(golden.examples), "max_difference": difference} if golden else None,
         "warmup_records": replay_warmup(session, graph, folder / WARMUP_PATH),
         "warnings": warnings,
         "seconds": round(time.monotonic() - started, 3),
@@ -102,62 +104,17 @@ def load(folder: pathlib.Path) -> tf.compat.v1.Session:
     return session
 
 
-def read_golden(folder: pathlib.Path, required: bool) -> dict[str, Any] | None:
-    """The trainer's own predictions: signature, input_key, examples (bytes), outputs, tolerance."""
-    path = folder / GOLDEN_PATH
-    if not path.exists():
-        if required:
-            raise RefusedError(f"{GOLDEN_PATH} is missing, and the push target requires it (require_golden)")
-        return None
-    try:
-        golden = json.loads(path.read_text(encoding="utf-8"))
-        golden["examples"] = [base64.b64decode(text, validate=True) for text in golden.pop("examples_b64")]
-        golden["outputs"] = {name: np.asarray(values) for name, values in golden["outputs"].items()}
-        if not golden["examples"] or not golden["outputs"]:
-            raise ValueError("it holds no examples or no outputs")
-    except (ValueError, KeyError, TypeError) as error:
-        raise RefusedError(f"{GOLDEN_PATH} cannot be read: {error!r}") from None
-    return golden
-
-
-def compare_golden(session: tf.compat.v1.Session, graph: meta_graph_pb2.MetaGraphDef, golden: dict[str, Any]) -> float:
+def compare_golden(session: tf.compat.v1.Session, graph: meta_graph_pb2.MetaGraphDef, golden: Golden) -> float:
     """Predicts the golden examples and returns the largest difference; refuses one above the tolerance."""
-    signature = graph.signature_def.get(golden["signature"])
+    signature = graph.signature_def.get(golden.signature)
     if signature is None:
-        raise RefusedError(f"no signature {golden['signature']!r}; there are {', '.join(sorted(graph.signature_def))}")
-    missing = sorted(golden["outputs"].keys() - signature.outputs.keys())
-    if missing or golden["input_key"] not in signature.inputs:
-        raise RefusedError(
-            f"signature {golden['signature']!r} takes {sorted(signature.inputs)} and gives "
-            f"{sorted(signature.outputs)}; the golden predictions have {golden['input_key']!r} and "
-            f"{sorted(golden['outputs'])}"
-        )
-    found = run(session, signature, {golden["input_key"]: np.array(golden["examples"], dtype=object)})
-    tolerance = float(golden.get("tolerance", 1e-3))
-    return max(difference(name, wanted, found[name], tolerance) for name, wanted in golden["outputs"].items())
+        raise RefusedError(f"no signature {golden.signature!r}; there are {', '.join(sorted(graph.signature_def))}")
+    if golden.input_key not in signature.inputs:
+        raise RefusedError(f"signature {golden.signature!r} takes {sorted(signature.inputs)}, not {golden.input_key!r}")
+    return golden.compare(run(session, signature, {golden.input_key: np.array(golden.examples, dtype=object)}))
 
 
-def difference(name: str, wanted: np.ndarray, found: np.ndarray, tolerance: float) -> float:
-    """The largest absolute difference of two outputs; NaN equals NaN. Refuses another shape or too large a one."""
-    if wanted.shape != found.shape:
-        raise RefusedError(f"output {name!r} has shape {found.shape}; the trainer's had {wanted.shape}")
-    if not np.issubdtype(found.dtype, np.number):
-        texts = np.vectorize(lambda value: value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
-        if found.size and not np.array_equal(texts(found), texts(wanted)):
-            raise RefusedError(f"output {name!r} differs from the trainer's golden predictions")
-        return 0.0
-    wanted, found = wanted.astype(np.float64), found.astype(np.float64)
-    if not np.allclose(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True):
-        row = int(np.argmax(~np.isclose(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)))
-        raise RefusedError(
-            f"output {name!r} differs from the trainer's golden predictions: value {row} is {found.flat[row]:.6g}, "
-            f"the trainer's was {wanted.flat[row]:.6g} (tolerance {tolerance:g})"
-        )
-    gaps = np.abs(found - wanted)[np.isfinite(wanted) & np.isfinite(found)]
-    return float(gaps.max()) if gaps.size else 0.0
-
-
-def write_warmup(folder: pathlib.Path, name: str, golden: dict[str, Any], batch_sizes: list[int]) -> None:
+def write_warmup(folder: pathlib.Path, name: str, golden: Golden, batch_sizes: list[int]) -> None:
     """Writes one Predict request per batch size, so that the first real request of each size finds a warm server."""
     if not batch_sizes:
         return
@@ -165,11 +122,11 @@ def write_warmup(folder: pathlib.Path, name: str, golden: dict[str, Any], batch_
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for size in batch_sizes:
-            rows = [golden["examples"][row % len(golden["examples"])] for row in range(size)]
+            rows = [golden.examples[row % len(golden.examples)] for row in range(size)]
             request = predict_pb2.PredictRequest()
             request.model_spec.name = name
-            request.model_spec.signature_name = golden["signature"]
-            request.inputs[golden["input_key"]].CopyFrom(tf.make_tensor_proto(rows, dtype=tf.string, shape=[size]))
+            request.model_spec.signature_name = golden.signature
+            request.inputs[golden.input_key].CopyFrom(tf.make_tensor_proto(rows, dtype=tf.string, shape=[size]))
             log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
             writer.write(log.SerializeToString())
 
@@ -218,7 +175,7 @@ if __name__ == "__main__":
     signal.alarm(max(1, int(_request["timeout_s"])))  # an orphan ends by itself
     try:
         _report = main(_request)
-    except RefusedError as refused:
+    except (RefusedError, GoldenError) as refused:
         _report = {"error": str(refused)}
     print(json.dumps(_report), flush=True)
     os._exit(0)  # TensorFlow's own exit takes a second and has nothing left to do

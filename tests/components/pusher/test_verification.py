@@ -12,6 +12,7 @@ from components.pusher.base_folder import BaseFolder
 from components.pusher.config import PushTarget
 from components.pusher.deployer import Deployer
 from components.pusher.errors import PushError
+from components.pusher.golden import GOLDEN_PATH, GoldenError
 
 DATA = "variables/variables.data-00000-of-00001"
 
@@ -33,7 +34,7 @@ def flip(path: pathlib.Path, where: float = 0.5) -> None:
 
 
 def change_golden(folder: pathlib.Path, **changes) -> None:
-    path = folder / verify_process.GOLDEN_PATH
+    path = folder / GOLDEN_PATH
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
@@ -110,7 +111,10 @@ def test_damaged_model_is_refused(damage, reason, models):
     [
         ({"outputs": {"scores": [0.0, 2.0, -5.0, 2.1e6]}}, r"value 3 is 2e\+06, the trainer's was 2.1e\+06"),
         ({"outputs": {"scores": [[0.0], [2.0], [-5.0], [2e6]]}}, r"has shape \(4,\); the trainer's had \(4, 1\)"),
-        ({"outputs": {"logits": [0.0, 2.0, -5.0, 2e6]}}, "the golden predictions have 'examples' and"),
+        (
+            {"outputs": {"logits": [0.0, 2.0, -5.0, 2e6]}},
+            r"the answer has \['scores'\]; the trainer's had \['logits'\]",
+        ),
         ({"signature": "other"}, "no signature 'other'; there are"),
         ({"examples_b64": ["!!"]}, "cannot be read"),
         ({"outputs": {}}, "no examples or no outputs"),
@@ -119,14 +123,14 @@ def test_damaged_model_is_refused(damage, reason, models):
 )
 def test_model_that_predicts_something_else_is_refused(changes, reason, models):
     change_golden(models["double"], **changes)
-    with pytest.raises(verify_process.RefusedError, match=reason):
+    with pytest.raises((verify_process.RefusedError, GoldenError), match=reason):
         verify(models["double"])
 
 
 def test_other_weights_are_noticed(models):
     """A whole, loadable model, but not the one whose predictions the trainer stored."""
     shutil.copytree(models["triple"] / "variables", models["double"] / "variables", dirs_exist_ok=True)
-    with pytest.raises(verify_process.RefusedError, match="differs from the trainer's golden predictions"):
+    with pytest.raises(GoldenError, match="differs from the trainer's golden predictions"):
         verify(models["double"])
 
 
