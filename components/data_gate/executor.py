@@ -3,7 +3,6 @@
 import os
 from typing import Any
 
-import tensorflow_data_validation as tfdv
 from absl import logging
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx import types
@@ -90,7 +89,8 @@ def _anomalies(artifacts: list[types.Artifact]) -> dict[str, anomalies_pb2.Anoma
     for artifact in artifacts[:1]:
         for split in artifact_utils.decode_split_names(artifact.split_names):
             path = os.path.join(artifact_utils.get_split_uri([artifact], split), _ANOMALIES_FILE)
-            result[split] = tfdv.load_anomalies_binary(path)
+            with fileio.open(path, "rb") as file:
+                result[split] = anomalies_pb2.Anomalies.FromString(file.read())
     return result
 
 
