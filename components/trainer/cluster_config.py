@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.trainer.errors import TrainingConfigError
+from components.trainer.kubernetes.config import KubernetesConfig
 
 LOCAL = "local"
-BACKENDS = (LOCAL,)
+BACKENDS = (LOCAL, "trainjob", "jobset", "indexed-job", "tfjob")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class ClusterConfig:
     deadline_seconds: float | None = None  # for the whole job, restarts included
     first_port: int = 0  # worker i listens on first_port + i; 0 takes free ports
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kubernetes: KubernetesConfig | None = None  # needed by every backend but local
 
     def __post_init__(self) -> None:
         # Lists come from JSON and YAML; a tuple keeps the frozen class hashable in spirit and in fact.
@@ -45,6 +47,10 @@ class ClusterConfig:
         self._require("grace_seconds", self.grace_seconds >= 0, "0 or more")
         self._require("first_port", self.first_port == 0 or 1024 <= self.first_port <= 65000, "0, or 1024 to 65000")
         self._require("deadline_seconds", self.deadline_seconds is None or self.deadline_seconds > 0, "more than 0")
+        if isinstance(self.kubernetes, Mapping):
+            object.__setattr__(self, "kubernetes", KubernetesConfig.from_dict(self.kubernetes, "cluster: kubernetes"))
+        if self.kubernetes is None and self.backends != (LOCAL,):
+            raise TrainingConfigError(f"cluster: backends {', '.join(self.backends)} need kubernetes with an image")
         if self.evaluator and not self.num_parameter_servers:
             raise TrainingConfigError("cluster: evaluator needs num_parameter_servers of at least 1")
 
