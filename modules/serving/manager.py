@@ -83,10 +83,10 @@ class ModelManager:
         self._configs = {model.name: model for model in models}
 
     def start(self, timeout: float = 300.0) -> None:
-        """Load what there is and wait until each model's newest version is available or has failed; then set labels."""
+        """Load what there is and wait until every version is available or has failed; then set labels."""
         configs = list(self._configs.values())
         self._poller.start()
-        if not self._wait(lambda: all(self._settled(config.name) for config in configs), timeout):
+        if not self._wait(lambda: all(self._settled(config.name, every=True) for config in configs), timeout):
             raise ServingError(Code.UNAVAILABLE, f"models are still loading after {timeout:g} s")
         with self._lock:
             for config in configs:
@@ -202,16 +202,12 @@ class ModelManager:
         with self._lock:
             return self._lock.wait_for(lambda: self._stopped.is_set() or condition(), timeout)
 
-    def _settled(self, name: str) -> bool:
-        """Whether the newest chosen version of a model is available or has failed; true when there is none to load."""
+    def _settled(self, name: str, every: bool = False) -> bool:
+        """Whether the newest chosen version (or each) is available or has failed; true when there is none to load."""
         config = self._configs.get(name)
-        chosen = self._chosen(config) if config else {}
-        if not chosen:
-            return True
-        newest = self._versions.get(name, {}).get(max(chosen))
-        if newest is None:
-            return False
-        return newest.state is State.AVAILABLE or (newest.state is State.END and not newest.was_unloaded)
+        chosen = sorted((self._chosen(config) if config else {}) or {})
+        versions = self._versions.get(name, {})
+        return all(number in versions and versions[number].has_settled for number in (chosen if every else chosen[-1:]))
 
     def _is_available(self, name: str) -> bool:
         with self._lock:

@@ -10,6 +10,7 @@ from tensorflow_serving.apis import input_pb2
 
 from modules.serving.status import Code, ServingError, invalid
 
+_FIRST_REFERENCE = 100  # types above it are references to variables, which no message can carry
 _MAX_ELEMENTS = 1 << 28  # a short message may claim any shape, because one value can stand for all
 
 
@@ -28,7 +29,7 @@ def array_from_proto(proto: tensor_pb2.TensorProto) -> np.ndarray:
         raise invalid("tensor proto has an unknown shape: every dimension of a request tensor must be given")
     if math.prod(sizes) > _MAX_ELEMENTS:
         raise invalid(f"tensor proto claims {math.prod(sizes)} elements; at most {_MAX_ELEMENTS} are taken")
-    if dtype.is_ref_dtype or dtype in (tf.resource, tf.variant):
+    if proto.dtype > _FIRST_REFERENCE or dtype in (tf.resource, tf.variant):
         raise ServingError(Code.UNIMPLEMENTED, f"tensors of type {types_pb2.DataType.Name(proto.dtype)} are not served")
     try:
         return tf.make_ndarray(proto)

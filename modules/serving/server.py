@@ -89,8 +89,8 @@ class ModelServer:
           ServingUsageError: a port is taken, or the address is not this machine's.
         """
         _LOG.info("%s", BANNER)
-        self.manager.start()
         try:
+            self.manager.start()
             self.rest_port = self._rest.start()
             self.grpc_port = self._listen_grpc()
             self._grpc.start()

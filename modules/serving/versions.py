@@ -51,6 +51,11 @@ class ModelVersion:
         """Where the version stands in its life."""
         return self._state
 
+    @property
+    def has_settled(self) -> bool:
+        """Whether it is available, or has failed for good."""
+        return self._state is State.AVAILABLE or (self._state is State.END and not self.was_unloaded)
+
     def move_to(self, state: State, error: ServingError | None = None) -> None:
         """Enter `state`; a version that has ended stays ended."""
         with self._changed:
