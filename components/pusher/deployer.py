@@ -160,6 +160,8 @@ class Deployer:
                     self.folder.journal.append(version, state)
                     self._boundary(f"after {state}")
             except PushError as error:
+                if state == State.DONE:  # it serves; what is left to tidy up, the next push does
+                    return self._result(version, "pushed", f"old versions are not retired yet: {error}")
                 self._undo(version, str(error))
                 raise
         return self._result(version, "pushed")
@@ -247,9 +249,12 @@ class Deployer:
             return None
         return self._result(live, "unchanged")
 
-    def _result(self, version: int, outcome: str) -> PushResult:
+    def _result(self, version: int, outcome: str, *warnings: str) -> PushResult:
         detail = self.folder.journal.detail(version)
         older = [old for old in self.folder.versions() if old < version]
+        report = detail.get("report", {})
+        if warnings:
+            report = {**report, "warnings": [*report.get("warnings", []), *warnings]}
         return PushResult(
             version=version,
             destination=str(self.folder.version_path(version)),
@@ -258,7 +263,7 @@ class Deployer:
             observed=State.PROBED in self.rollout.steps(),
             previous_version=older[-1] if older else None,
             seconds=dict(self._seconds),
-            report=detail.get("report", {}),
+            report=report,
         )
 
     def _timed(self, state: State) -> "_Timer":

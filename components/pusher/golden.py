@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from components.pusher.errors import PushError
+
 GOLDEN_PATH = "assets.extra/golden_predictions.json"
 
 
-class GoldenError(ValueError):
+class GoldenError(PushError):
     """The golden predictions cannot be read, or the model does not answer as they say."""
 
 
