@@ -10,7 +10,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_p
 
 from components.data_gate.config import GatePolicy
 from components.data_gate.row_question import RowQuestion
-from components.data_gate.summary import DataSummary, summarize
+from components.data_gate.summary import DataSummary, overall, summarize
 
 SERVING = "serving"
 Statistics: TypeAlias = statistics_pb2.DatasetFeatureStatisticsList
@@ -51,8 +51,8 @@ class Context:
     def statistics_of(self, name: str) -> Statistics:
         """The proto behind `data_sets[name]`."""
         if name == SERVING and self.inputs.serving is not None:
-            return self.inputs.serving
-        return self.inputs.statistics[name]
+            return overall(self.inputs.serving)
+        return overall(self.inputs.statistics[name])
 
     def baseline_of(self, split: str) -> DataSummary | None:
         """The baseline's statistics of the same split, or of its train split, or of its first one."""

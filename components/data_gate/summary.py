@@ -71,11 +71,42 @@ class DataSummary:
     columns: Mapping[str, ColumnSummary]
 
 
-def summarize(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> DataSummary:
-    """The overall slice of `statistics`."""
+def overall(
+    statistics: statistics_pb2.DatasetFeatureStatisticsList,
+) -> statistics_pb2.DatasetFeatureStatisticsList:
+    """The overall slice alone, with empty lists counted as missing values.
+
+    Some writers leave a feature out where a row has no value, others (stock CsvExampleGen) write it empty. TFDV counts
+    the second as present, so that its bound on missing values does not see them.
+    """
+    result = statistics_pb2.DatasetFeatureStatisticsList()
     dataset = next((d for d in statistics.datasets if d.name in _DEFAULT_SLICES), None)
-    if dataset is None:
-        dataset = statistics.datasets[0] if statistics.datasets else statistics_pb2.DatasetFeatureStatistics()
+    if dataset is None and statistics.datasets:
+        dataset = statistics.datasets[0]
+    result.datasets.add().CopyFrom(dataset or statistics_pb2.DatasetFeatureStatistics())
+    for feature in result.datasets[0].features:
+        kind = feature.WhichOneof("stats")
+        if kind:
+            _count_empty_as_missing(getattr(feature, kind).common_stats)
+    return result
+
+
+def _count_empty_as_missing(common: statistics_pb2.CommonStatistics) -> None:
+    if common.max_num_values > 1 or common.tot_num_values >= common.num_non_missing:
+        return  # in lists of several values, an empty one may mean something
+    empty = common.num_non_missing - common.tot_num_values
+    common.num_non_missing -= empty
+    common.num_missing += empty
+    common.min_num_values = common.max_num_values
+    for presence in common.presence_and_valency_stats[:1]:
+        presence.num_non_missing -= empty
+        presence.num_missing += empty
+        presence.min_num_values = presence.max_num_values
+
+
+def summarize(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> DataSummary:
+    """What `overall` leaves of `statistics`, as plain values."""
+    dataset = overall(statistics).datasets[0]
     columns = {}
     for feature in dataset.features:
         column = _column(feature)

@@ -7,7 +7,7 @@ import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 
 from components.data_gate import divergence
-from components.data_gate.context import SERVING, Context, Statistics
+from components.data_gate.context import SERVING, Context
 from components.data_gate.finding import Finding
 from components.data_gate.rules import wording
 from components.data_gate.rules.row_tests import ask_for_rows
@@ -59,7 +59,7 @@ def check(context: Context) -> Iterator[Finding]:
 def _anomalies(context: Context, name: str) -> anomalies_pb2.Anomalies:
     """TFDV's own, without comparators (see rules/distance.py), and those that were handed in."""
     found = tfdv.validate_statistics(
-        _for_tfdv(context.statistics_of(name)), _without_comparators(context.schema), context.environment_of(name)
+        context.statistics_of(name), _without_comparators(context.schema), context.environment_of(name)
     )
     for feature, info in context.inputs.anomalies.get(name, anomalies_pb2.Anomalies()).anomaly_info.items():
         if feature not in found.anomaly_info and _foreign(info):
@@ -70,11 +70,6 @@ def _anomalies(context: Context, name: str) -> anomalies_pb2.Anomalies:
 def _foreign(info: anomalies_pb2.AnomalyInfo) -> bool:
     """Whether a handed-in anomaly is one that only its finder can know, such as a custom validation."""
     return any(reason.type == _Type.CUSTOM_VALIDATION for reason in info.reason)
-
-
-def _for_tfdv(statistics: Statistics) -> Statistics:
-    """TFDV takes exactly one data set."""
-    return statistics if len(statistics.datasets) == 1 else Statistics(datasets=statistics.datasets[:1])
 
 
 def _without_comparators(schema: schema_pb2.Schema) -> schema_pb2.Schema:
