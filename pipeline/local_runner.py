@@ -85,6 +85,8 @@ class RecordingDagRunner(local_dag_runner.LocalDagRunner):
             with metadata.Metadata(connection) as handle:
                 partial_run_utils.snapshot(handle, pipeline)
         if is_step:
+            self._record.step(name).state = "running"
+            self._record.save()
             self._on_step(name, "running")
         start = time.monotonic()
         try:

@@ -15,8 +15,8 @@ from components.example_gen.config import IngestConfig
 from components.model_registry.component import ModelRegistrar
 from components.pusher.component import Pusher
 from components.pusher.config import PushTarget
-from components.trainer.component import Trainer
 from components.trainer.cluster_config import ClusterConfig
+from components.trainer.component import Trainer
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError
 from pipeline.eval_config import build_eval_config
@@ -116,7 +116,7 @@ def _schema_node(config: PipelineConfig, statistics: base_component.BaseComponen
 
 def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, schema, transform) -> Trainer:
     train = config.workload.train
-    engine = {"precision": train.precision, "train_steps": train.train_steps, **train.engine}
+    engine = {"precision": train.precision, **train.engine}
     return Trainer(
         run_fn=train.run_fn,
         examples=(transform.outputs["transformed_examples"] if transform else examples.outputs["examples"]),

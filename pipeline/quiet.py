@@ -35,6 +35,7 @@ def python_logs_to(path: str, debug: bool) -> None:
 
     root = logging.getLogger()
     absl_logging.use_python_logging(quiet=True)
+    logging.getLogger("tensorflow").handlers.clear()  # TensorFlow adds one of its own, which writes to the terminal
     for handler in list(root.handlers):
         if not debug or isinstance(handler, logging.FileHandler):
             root.removeHandler(handler)

@@ -12,7 +12,7 @@ from pipeline.errors import ConfigError
 
 @dataclasses.dataclass
 class StepRecord:
-    """What became of one step: ran, cached, reused (from an earlier run), failed or not run."""
+    """What became of one step: running, ran, cached, reused (from an earlier run), failed or not run."""
 
     name: str
     state: str = "not run"

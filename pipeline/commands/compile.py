@@ -1,0 +1,102 @@
+"""`sluice compile`."""
+
+import argparse
+import json
+import pathlib
+import sys
+from typing import Any
+
+HELP = "Compile a workload's pipeline for Kubeflow Pipelines, and check it as the cluster's API server would."
+DEFAULT_CONFIG = "kubeflow.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_pipeline_arguments(parser)
+    parser.add_argument("--output", metavar="FILE", help="where to (default: build/kubeflow/<name>.yaml; - for stdout)")
+    parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
+
+
+def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `compile` and `submit` need to know of the pipeline."""
+    parser.add_argument("--workload", default="taxi", help="folder under modules/, or a dotted package")
+    parser.add_argument(
+        "--config", metavar="FILE", help=f"the cluster's side (default: {DEFAULT_CONFIG} if there is one)"
+    )
+    parser.add_argument("--image", help="the image of `make image`, by git SHA or digest")
+    parser.add_argument(
+        "--data", metavar="URL", help="where the pods find the data: a mounted folder, s3://, gs://, minio://"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="training workers (default: the workload's)")
+    parser.add_argument("--precision", help="float32, mixed_bfloat16 or mixed_float16 (default: the workload's)")
+    parser.add_argument("--train-steps", type=int, metavar="N", help="optimizer steps (default: the workload's)")
+    parser.add_argument("--no-cache", action="store_true", help="compile with caching off for every step")
+
+
+def run(args: argparse.Namespace) -> int:
+    compiled, size = compile_workload(args)
+    text = compiled.to_yaml()
+    if args.output == "-":
+        print(text, end="")
+        return 0
+    path = pathlib.Path(args.output or f"build/kubeflow/{compiled.name}.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    if args.json:
+        print(json.dumps(_summary(compiled, size, str(path))))
+        return 0
+    num_tasks = len(compiled.pipeline_spec["deploymentSpec"]["executors"])
+    print(f"{path}: {num_tasks} steps, checked as Kubeflow's API server checks them")
+    print(f"request: {size.request:,} of {size.request_limit:,} bytes")
+    print(f"workflow: about {size.workflow:,} of {size.workflow_limit:,} bytes")
+    for name, default in compiled.parameters.items():
+        print(f"  --param {name}={default if default is not None else '(must be given)'}")
+    print(f"next: sluice submit --pipeline {path} --host http://localhost:8080")
+    return 0
+
+
+def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The compiled pipeline of the workload and its size, for what the command line says."""
+    from kubeflow import config as kubeflow_config
+    from pipeline import config as pipeline_config
+
+    cluster = _cluster(args, kubeflow_config)
+    settings = pipeline_config.make_config(
+        args.workload,
+        data=args.data,
+        root=cluster.storage,
+        num_workers=args.workers,
+        precision=args.precision,
+        train_steps=args.train_steps,
+        enable_cache=not args.no_cache,
+    )
+    print("reading the pipeline ...", file=sys.stderr)
+    from components.trainer.cluster_config import ClusterConfig
+    from kubeflow import compiler, size
+    from pipeline import pipeline
+
+    trainer = ClusterConfig.from_dict(cluster.trainer, "kubeflow config: trainer") if cluster.trainer else None
+    compiled = compiler.compile_pipeline(pipeline.create_pipeline(settings, trainer), cluster)
+    return compiled, size.measure(compiled.pipeline_spec, compiled.platform_spec)
+
+
+def _cluster(args: argparse.Namespace, kubeflow_config: Any) -> Any:
+    path = args.config or (DEFAULT_CONFIG if pathlib.Path(DEFAULT_CONFIG).is_file() else None)
+    if path:
+        return kubeflow_config.load(path, image=args.image)
+    if not args.image:
+        from pipeline.errors import ConfigError
+
+        raise ConfigError(f"say which image the steps run in: --image NAME:GIT_SHA, or `image:` in {DEFAULT_CONFIG}")
+    return kubeflow_config.KubeflowConfig(image=args.image)
+
+
+def _summary(compiled: Any, size: Any, path: str) -> dict[str, Any]:
+    return {
+        "name": compiled.name,
+        "path": path,
+        "digest": compiled.digest,
+        "parameters": compiled.parameters,
+        "steps": sorted(compiled.pipeline_spec["deploymentSpec"]["executors"]),
+        "request_bytes": size.request,
+        "workflow_bytes": size.workflow,
+    }

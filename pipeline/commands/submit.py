@@ -1,0 +1,163 @@
+"""`sluice submit`."""
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from pipeline.commands import compile as compile_command
+
+HELP = (
+    "Run a pipeline on Kubeflow Pipelines: compile it, or take a compiled file, and submit it, once or on a schedule."
+)
+_PASSWORD_VARIABLE = "SLUICE_DEX_PASSWORD"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pipeline", metavar="FILE", help="a file that `sluice compile` made, in place of compiling now"
+    )
+    compile_command.add_pipeline_arguments(parser)
+    add_connection_arguments(parser)
+    parser.add_argument("--experiment", default="sluice", help="experiment of the run; created where there is none")
+    parser.add_argument("--run-name", help="name of the run (default: the pipeline's name and the time)")
+    parser.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the pipeline"
+    )
+    parser.add_argument(
+        "--pipeline-root", default="", help="where artifacts go: minio://, s3:// or gs:// (default: Kubeflow's)"
+    )
+    parser.add_argument("--service-account", default="", help="service account of the steps (default: Kubeflow's)")
+    parser.add_argument("--cron", help="run on this schedule: six fields, seconds first")
+    parser.add_argument("--wait", action="store_true", help="wait for the end; exit code 1 if it is not a good one")
+    parser.add_argument("--deadline", type=float, default=24 * 3600.0, metavar="SECONDS", help="how long to wait")
+    parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where Kubeflow is and how to get in; the same for every command that talks to it."""
+    host = os.environ.get("SLUICE_KFP_HOST", "http://localhost:8080")
+    parser.add_argument(
+        "--host", default=host, metavar="URL", help="Kubeflow Pipelines (default: $SLUICE_KFP_HOST, or port 8080 here)"
+    )
+    parser.add_argument("--namespace", default="", help="your profile's namespace, where Kubeflow has several users")
+    parser.add_argument("--token-file", default="", metavar="FILE", help="a bearer token")
+    parser.add_argument("--dex-user", default="", help=f"user of Dex; the password comes from ${_PASSWORD_VARIABLE}")
+    parser.add_argument("--dex-connector", default="local", help="connector of Dex: local or ldap")
+    parser.add_argument("--ca-file", default="", metavar="FILE", help="certificate authority of the host")
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one answer of the host")
+
+
+def connect(args: argparse.Namespace) -> Any:
+    """A client for what the command line says; use it as a context manager."""
+    from kubeflow import auth, client
+
+    credentials = auth.Credentials(
+        token_file=args.token_file,
+        dex_user=args.dex_user,
+        dex_password=_password() if args.dex_user else "",
+        dex_connector=args.dex_connector,
+    )
+    return client.KubeflowClient(
+        client.Connection(
+            host=args.host,
+            namespace=args.namespace,
+            credentials=credentials,
+            ca_file=args.ca_file,
+            timeout_seconds=args.timeout,
+        )
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    documents = _documents(args)
+    from kubeflow import api_checks
+
+    parameters = parse_parameters(args.param, documents[0])
+    api_checks.check_parameters(documents[0], parameters)
+    with connect(args) as client:
+        experiment = client.experiment(args.experiment)
+        options = {"pipeline_root": args.pipeline_root, "service_account": args.service_account}
+        name = args.run_name or _run_name(documents[0])
+        if args.cron:
+            made = client.create_recurring_run(name, experiment, documents, parameters, args.cron, **options)
+            return _show(args, {"recurring_run_id": made["recurring_run_id"], "name": name, "cron": args.cron})
+        made = client.create_run(name, experiment, documents, parameters, **options)
+        result = {"run_id": made["run_id"], "name": name, "state": made.get("state", "PENDING")}
+        if not args.wait:
+            return _show(args, result)
+        from pipeline.commands import status
+
+        result |= status.follow(client, made["run_id"], args.deadline)
+        _show(args, result)
+        return 0 if result["state"] == "SUCCEEDED" else 1
+
+
+def parse_parameters(given: list[str], pipeline_spec: dict[str, Any]) -> dict[str, Any]:
+    """Values of `NAME=VALUE` with the types that the pipeline declares; all but text is read as JSON."""
+    from pipeline.errors import ConfigError
+
+    declared = pipeline_spec["root"].get("inputDefinitions", {}).get("parameters", {})
+    values = {}
+    for item in given:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ConfigError(f"--param {item!r}: expected NAME=VALUE")
+        values[name] = text
+        if declared.get(name, {}).get("parameterType", "STRING") != "STRING":
+            try:
+                values[name] = json.loads(text)
+            except json.JSONDecodeError:
+                kind = declared[name]["parameterType"]
+                raise ConfigError(f"--param {name}: expected a {kind} in JSON, found {text!r}") from None
+    return values
+
+
+def _documents(args: argparse.Namespace) -> list[dict[str, Any]]:
+    if not args.pipeline:
+        compiled, _ = compile_command.compile_workload(args)
+        return [compiled.pipeline_spec, compiled.platform_spec]
+    import pathlib
+
+    import yaml
+
+    from kubeflow import api_checks
+    from pipeline.errors import ConfigError
+
+    try:
+        text = pathlib.Path(args.pipeline).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--pipeline {args.pipeline}: {error.strerror}") from None
+    api_checks.check_template(text)
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def _run_name(pipeline_spec: dict[str, Any]) -> str:
+    import datetime
+
+    return f"{pipeline_spec['pipelineInfo']['name']} {datetime.datetime.now():%Y-%m-%d %H:%M}"
+
+
+def _show(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    if args.json:
+        print(json.dumps(result))
+    elif "recurring_run_id" in result:
+        print(f"{result['name']}: runs at {result['cron']!r} as {result['recurring_run_id']}")
+    else:
+        print(f"{result['name']}: {result['state'].lower()}, run {result['run_id']}")
+        print(f"next: sluice status {result['run_id']} --host {args.host}")
+    return 0
+
+
+def _password() -> str:
+    password = os.environ.get(_PASSWORD_VARIABLE, "")
+    if not password and sys.stdin.isatty():
+        import getpass
+
+        password = getpass.getpass("password: ")
+    if not password:
+        from pipeline.errors import ConfigError
+
+        raise ConfigError(f"--dex-user needs a password: put it into ${_PASSWORD_VARIABLE}")
+    return password
