@@ -1,7 +1,7 @@
 """What Kubeflow's API server and its Argo compiler check of a submitted pipeline, done before submitting it.
 
-Written from the behaviour of Kubeflow Pipelines 2.17 (template, name and parameter validation, task graph, executors), so
-that a mistake is found here, with a name, and not in the server's log.
+Written from the behaviour of Kubeflow Pipelines 2.17 (template, name and parameter validation, task graph, executors),
+so that a mistake is found here, with a name, and not in the server's log.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The latest blessed model, from the model registry: `python -m kubeflow.blessed_model probe|copy`.
 
-`probe` is never cached: it says which version there is. `copy` is cached by that version: it makes it an artifact of the
-run. On a first run there is none; then `resolved` is false, and the steps that read the artifact run without it.
+`probe` is never cached: it says which version there is. `copy` is cached by that version: it makes it an artifact of
+the run. On a first run there is none; then `resolved` is false, and the steps that read the artifact run without it.
 """
 
 import argparse
@@ -25,9 +25,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--blessing-port", help="output that gets its blessing")
     args = parser.parse_args(argv)
     request = ExecutorInput.from_json(args.executor_input)
-    return step_process.guarded(
-        "blessed-model", lambda: _probe(args, request) if args.action == "probe" else _copy(args, request)
-    )
+    action = _probe if args.action == "probe" else _copy
+    return step_process.guarded("blessed-model", lambda: action(args, request))
 
 
 def _probe(args: argparse.Namespace, request: ExecutorInput) -> None:
@@ -39,8 +38,8 @@ def _probe(args: argparse.Namespace, request: ExecutorInput) -> None:
 def baseline_version(root: str, name: str, candidate: pathlib.Path | None) -> int | None:
     """The version to compare with: the stable one, else the newest; None where there is none.
 
-    Where the candidate itself is registered, because an earlier run made and blessed the very same model, it is what was
-    there before it: a model compared with itself would say nothing.
+    Where the candidate itself is registered, because an earlier run made and blessed the very same model, it is what
+    was there before it: a model compared with itself would say nothing.
     """
     from components.model_registry.registry import ModelRegistry, resolve
     from components.pusher.content import manifest_of

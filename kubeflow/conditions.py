@@ -1,8 +1,8 @@
 """TFX's Cond, which looks at artifact properties, as conditions on parameters, the only ones that Kubeflow evaluates.
 
-Kubeflow fails a step whose condition reads a property that is not there. So the step that makes the artifact also writes
-the property as an output parameter (0 or empty where it has none, which is what TFX's getters return), and the condition
-reads that.
+Kubeflow fails a step whose condition reads a property that is not there. So the step that makes the artifact also
+writes the property as an output parameter (0 or empty where it has none, which is what TFX's getters return), and the
+condition reads that.
 """
 
 import re

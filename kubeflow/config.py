@@ -151,6 +151,8 @@ class KubeflowConfig:
     """Folder or fsspec URL of the model registry; `registry/<name>` in the storage without."""
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
+    trainer: dict = dataclasses.field(default_factory=dict)
+    """Where the Trainer's workers run: settings of components/trainer's ClusterConfig. Processes in its pod without."""
     parameters: dict = dataclasses.field(default_factory=dict)
     """Other defaults for the pipeline's parameters, by name."""
     default: StepConfig = dataclasses.field(default_factory=StepConfig)

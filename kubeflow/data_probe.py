@@ -1,7 +1,7 @@
 """Looks at the data before ExampleGen does: `python -m kubeflow.data_probe`.
 
-Runs the component's own driver, which finds the span, the version and the fingerprint of the files. On Kubeflow these are
-parameters of the ExampleGen step, so that its cache hit depends on them; the probe itself is never cached.
+Runs the component's own driver, which finds the span, the version and the fingerprint of the files. On Kubeflow these
+are parameters of the ExampleGen step, so that its cache hit depends on them; the probe itself is never cached.
 """
 
 import json

@@ -36,7 +36,7 @@ def _run(step: plan.StepPlan, request: ExecutorInput) -> None:
         os.makedirs(folder, exist_ok=True)
         outputs[port] = [made]
     if step.probed:
-        _take_probe(exec_properties, outputs)
+        _take_probe(request.parameters[plan.RESOLVED_EXEC_PROPERTIES], exec_properties, outputs)
     executor = _executor(import_utils.import_class_by_path(step.executor), step)
     LOG.info("%s starts", step.executor)
     executor.Do(inputs, outputs, exec_properties)
@@ -67,12 +67,12 @@ def _inputs(step: plan.StepPlan, request: ExecutorInput) -> dict[str, list]:
     return inputs
 
 
-def _take_probe(exec_properties: dict[str, Any], outputs: dict[str, list]) -> None:
+def _take_probe(found: str, exec_properties: dict[str, Any], outputs: dict[str, list]) -> None:
     """Adds what the data probe found, as the component's driver would have."""
     from tfx.components.example_gen import driver
     from tfx.types import standard_artifacts
 
-    exec_properties.update(json.loads(exec_properties.pop(plan.RESOLVED_EXEC_PROPERTIES)))
+    exec_properties.update(json.loads(found))
     for [made] in outputs.values():
         if isinstance(made, standard_artifacts.Examples):
             driver.update_output_artifact(exec_properties, made.mlmd_artifact)

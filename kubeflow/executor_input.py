@@ -56,7 +56,7 @@ class ExecutorInput:
     def write_output(self, metadata: dict[str, dict[str, Any]], parameters: dict[str, Any] | None = None) -> None:
         """Writes ExecutorOutput: metadata of the output artifacts by port, and values of the output parameters.
 
-        Nulls are left out, because Kubeflow's metadata cannot hold them. Every declared artifact appears, and has a file.
+        Nulls are left out, because Kubeflow's metadata cannot hold them. Every declared artifact has a file.
         """
         uris = self.uris()
         artifacts = {}

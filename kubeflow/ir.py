@@ -17,8 +17,8 @@ _PLACEHOLDER_IMAGE = "sluice.invalid/image:replaced-by-the-compiler"
 class _WithoutResolvers:
     """The pipeline as TFX's builder is to see it.
 
-    The builder knows two resolver strategies and turns them into executors that only Google's service has. Left out, the
-    steps that read from a resolver still name it as their producer, which is all that the rewriting needs.
+    The builder knows two resolver strategies and turns them into executors that only Google's service has. Left out,
+    the steps that read from a resolver still name it as their producer, which is all that the rewriting needs.
     """
 
     def __init__(self, pipeline: tfx_pipeline.Pipeline) -> None:
@@ -37,7 +37,7 @@ def _any_artifact_type() -> Iterator[None]:
     """Lets TFX's builder pass artifact types of which it has no description.
 
     It refuses types that are not its own unless their name has a dot, and all their properties. The description that it
-    makes goes nowhere: the rewriting puts the title that Kubeflow shows in its place, and the class into the step's plan.
+    makes goes nowhere: the rewriting puts the title that Kubeflow shows in its place, and the class into the plan.
     """
     kept = (compiler_utils.get_artifact_schema, compiler_utils._validate_properties_schema)
     compiler_utils.get_artifact_schema = lambda artifact_type: f"title: {artifact_type.TYPE_NAME}"

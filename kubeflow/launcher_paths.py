@@ -1,8 +1,8 @@
 """Where Kubeflow's launcher puts artifacts inside a step's container, and back.
 
-Before a step starts, the launcher copies every input from object storage to a folder of the container, and after it has
-ended, every output from one: minio://bucket/key is /minio/bucket/key, and likewise for s3 and gs. TensorFlow 2.21 has no
-file system for minio:// and s3://, so steps work on these folders.
+Before a step starts, the launcher copies every input from object storage to a folder of the container, and after it
+has ended, every output from one: minio://bucket/key is /minio/bucket/key, and likewise for s3 and gs. TensorFlow 2.21
+has no file system for minio:// and s3://, so steps work on these folders.
 """
 
 import os

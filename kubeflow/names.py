@@ -10,7 +10,7 @@ _MAX_TASK_NAME = 60
 
 
 def task_name(node_id: str) -> str:
-    """Kebab case of a TFX node id: `CsvExampleGen` is `csv-example-gen`, `latest_blessed.model` is `latest-blessed-model`."""
+    """Kebab case of a TFX node id: `CsvExampleGen` is `csv-example-gen`, `latest_model` is `latest-model`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", node_id)
     return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")
 

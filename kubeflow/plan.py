@@ -1,4 +1,4 @@
-"""The plan of one step: what the compiler knows and the step's container must be told. Plain JSON, standard library only."""
+"""The plan of one step: what the compiler knows and the step's container must be told. Standard library only."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ class ConditionOutput:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """What the entrypoint needs beside KFP's executor input. KFP sends inputs without a type, so the classes are here."""
+    """What a step needs beside KFP's executor input. KFP sends inputs without a type, so the classes are here."""
 
     step: str
     """Id of the TFX node."""

@@ -25,6 +25,8 @@ class Size:
     """What is sent to the API server."""
     workflow: int
     """About what the API server makes of it for Argo."""
+    request_limit: int = GRPC_LIMIT
+    workflow_limit: int = WORKFLOW_LIMIT
 
 
 def measure(pipeline_spec: dict[str, Any], platform_spec: dict[str, Any]) -> Size:
@@ -53,8 +55,8 @@ def check(pipeline_spec: dict[str, Any], platform_spec: dict[str, Any]) -> Size:
         if value > limit:
             raise CompileError(
                 f"the {what} would have {value:,} bytes, and Kubeflow takes {limit:,}. The largest step is "
-                f"{_largest(pipeline_spec)}. Move long configuration into a file of the image or of the shared storage, "
-                "or split the pipeline."
+                f"{_largest(pipeline_spec)}. Move long configuration into a file of the image or of the shared "
+                "storage, or split the pipeline."
             )
     return size
 

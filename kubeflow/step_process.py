@@ -30,7 +30,7 @@ def run_step(work: Callable[[plan.StepPlan, ExecutorInput], None], argv: list[st
 def guarded(step: str, work: Callable[[], None]) -> int:
     """Does `work`, logs how long it took, and turns an exception into an exit code and one line that says why.
 
-    An exception with an `exit_code` is a message for people and ends with it; any other shows its trace and ends with 1.
+    An exception with an `exit_code` is a message for people and ends with that; others show their trace and end with 1.
     """
     prepare_environment()
     end_with_launcher()

@@ -74,15 +74,15 @@ class Task:
 
 def container(module: str, arguments: list[str], step: StepConfig, config: KubeflowConfig) -> dict[str, Any]:
     """An executor that runs `python -m module arguments` in the step's image."""
-    spec = {
-        "image": step.image or config.image,
-        "command": ["python", "-m", module],
-        "args": arguments,
-        **_present(
-            env=[{"name": name, "value": value} for name, value in sorted(step.env.items())], resources=resources(step)
-        ),
-    }
+    spec = {"image": step.image or config.image, "command": ["python", "-m", module], "args": arguments}
+    add_pod_settings(spec, step)
     return {"container": spec}
+
+
+def add_pod_settings(spec: dict[str, Any], step: StepConfig) -> None:
+    """Adds environment variables and resources to a container, where the step has any."""
+    environment = [{"name": name, "value": value} for name, value in sorted(step.env.items())]
+    spec.update(_present(env=environment, resources=resources(step)))
 
 
 def entrypoint(module: str, plan: StepPlan, step: StepConfig, config: KubeflowConfig) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _CLOUD_ONLY = "tfx.extensions.google_cloud_ai_platform"
 
 
 def check(pipeline: tfx_pipeline.Pipeline) -> None:
-    """Raises CompileError for the first construct of `pipeline` that would not do on Kubeflow what it does elsewhere."""
+    """Raises CompileError for the first construct of `pipeline` that would not do on Kubeflow what it should."""
     for node in pipeline.components:
         for rule in _RULES:
             for complaint in rule(node, pipeline):
@@ -75,7 +75,7 @@ def _executors(node: base_node.BaseNode, _: tfx_pipeline.Pipeline) -> Iterator[s
         for item in _flat(spec.command):
             name = getattr(item, "input_name", None)
             if type(item).__name__ == "InputValuePlaceholder" and name not in node.exec_properties:
-                yield f"the value of the input artifact {name!r} on a command line is not something Kubeflow can resolve"
+                yield f"the value of the input artifact {name!r} on a command line cannot be resolved by Kubeflow"
         return
     if not isinstance(spec, executor_spec.ExecutorClassSpec):
         yield f"an executor given as {type(spec).__name__}; give it as a class"
@@ -165,7 +165,7 @@ def _placeholder_complaints(key: str, value: placeholder.Placeholder) -> Iterato
     try:
         source = channel_utils.unwrap_simple_channel_placeholder(value)
     except ValueError:
-        yield f"exec property {key!r} is a placeholder expression; only `step.outputs[...].future()[0].value` is supported"
+        yield f"exec property {key!r} is a placeholder expression; only `step.outputs[...].future()[0].value` works"
         return
     if source.type.TYPE_NAME not in ("String", "Integer", "Boolean"):
         yield f"exec property {key!r} takes the value of a {source.type.TYPE_NAME}; use a String, Integer or Boolean"
@@ -179,7 +179,7 @@ def _options(node: base_node.BaseNode, _: tfx_pipeline.Pipeline) -> Iterator[str
         if options.success_optional:
             yield "success_optional: on Kubeflow a failed step always fails the run"
         if options.lifetime_start:
-            yield "lifetime_start: resource lifetimes have no counterpart; use the outcome command of the Kubeflow config"
+            yield "lifetime_start: resource lifetimes have no counterpart; use `outcome` of the Kubeflow config"
     arguments = getattr(node.executor_spec, "beam_pipeline_args", None) or []
     if any(isinstance(argument, placeholder.Placeholder) for argument in arguments):
         yield "Beam arguments with placeholders cannot be resolved; write them out"

@@ -1,7 +1,7 @@
 """A strict simulation of Kubeflow's driver: what becomes of a task's inputs before its container starts.
 
-As read from Kubeflow Pipelines 2.17: parameters and artifacts resolved from the run and from upstream tasks, types checked,
-conditions evaluated, output locations given out, the cache key computed, metadata as its store gives it back.
+As read from Kubeflow Pipelines 2.17: parameters and artifacts resolved from the run and from upstream tasks, types
+checked, conditions evaluated, output locations given out, the cache key computed, metadata as its store gives it back.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """A strict simulation of Kubeflow's launcher: one container, as a process with a folder of its own.
 
 Inputs are copied from the object store (a local folder here) to the container's folder, the command runs with its
-placeholders filled in, and what it leaves is copied back. Stricter than Kubeflow 2.17 where later versions are: a declared
-output that is not there is an error. Nothing of another step is visible.
+placeholders filled in, and what it leaves is copied back. Stricter than Kubeflow 2.17 where later versions are: a
+declared output that is not there is an error. Nothing of another step is visible.
 """
 
 import json

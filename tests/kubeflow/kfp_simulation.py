@@ -1,8 +1,9 @@
 """Runs a compiled pipeline as Kubeflow would, step by step, each step in a process of its own.
 
-What is simulated: the API server's template and parameter checks, the order that Argo gives tasks (a task starts when all
-that it depends on have succeeded; skipped is not succeeded), retries, exit tasks, Kubeflow's driver (kfp_driver.py) and
-launcher (kfp_launcher.py), its cache. What is not: Kubernetes (resources, claims, secrets, images), MLMD's service, the UI.
+What is simulated: the API server's template and parameter checks, the order that Argo gives tasks (a task starts when
+all that it depends on have succeeded; skipped is not succeeded), retries, exit tasks, Kubeflow's driver (kfp_driver.py)
+and launcher (kfp_launcher.py), its cache. What is not: Kubernetes (resources, claims, secrets, images), MLMD's service,
+the UI.
 """
 
 import concurrent.futures

@@ -1,0 +1,315 @@
+"""Talks to Kubeflow Pipelines' API (v2beta1), and says in plain words what is wrong when it does not work."""
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+
+from kubeflow.auth import Credentials, wants_login
+from kubeflow.errors import KubeflowError
+
+_API = "/apis/v2beta1"
+_FINAL_STATES = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELED")
+_RETRIED_STATUS = (429, 502, 503, 504)
+_ATTEMPTS = 4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Where Kubeflow is, and how to get in."""
+
+    host: str
+    """URL of Kubeflow Pipelines, such as http://localhost:8080 or https://kubeflow.example.com/pipeline."""
+    namespace: str = ""
+    """The profile; empty where Kubeflow has only one user."""
+    credentials: Credentials = dataclasses.field(default_factory=Credentials)
+    ca_file: str = ""
+    """Certificate authority of a Kubeflow with a certificate of its own."""
+    timeout_seconds: float = 30.0
+    """For one answer."""
+
+
+class KubeflowClient:
+    """One session. Use it as a context manager."""
+
+    def __init__(self, connection: Connection, pause: Callable[[float], None] = time.sleep) -> None:
+        self._connection, self._pause = connection, pause
+        host = connection.host if "://" in connection.host else f"http://{connection.host}"
+        self._host = host.rstrip("/")
+        verify: Any = connection.ca_file or True
+        try:
+            self._http = httpx.Client(base_url=self._host, timeout=connection.timeout_seconds, verify=verify)
+        except (OSError, ValueError) as error:
+            raise KubeflowError(f"--ca-file {connection.ca_file}: {error}") from None
+        with self._explained():
+            connection.credentials.apply(self._http)
+
+    def __enter__(self) -> "KubeflowClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    def health(self) -> dict[str, Any]:
+        """{"multi_user": bool, "version": str}; the version is empty where the server does not say."""
+        answer = self._call("GET", f"{_API}/healthz")
+        version = ""
+        with contextlib.suppress(KubeflowError):  # newer servers have no v1beta1, and v2beta1 does not tell the version
+            version = self._call("GET", "/apis/v1beta1/healthz").get("tag_name", "")
+        return {"multi_user": bool(answer.get("multi_user")), "version": version}
+
+    def experiment(self, name: str) -> str:
+        """Id of the experiment with this name, which is created where there is none."""
+        predicate = {"predicates": [{"operation": "EQUALS", "key": "display_name", "string_value": name}]}
+        query = {"filter": json.dumps(predicate), "page_size": "1", **self._namespace()}
+        found = self._call("GET", f"{_API}/experiments", params=query).get("experiments", [])
+        if found:
+            return found[0]["experiment_id"]
+        body = {"display_name": name, **self._namespace()}
+        return self._call("POST", f"{_API}/experiments", body=body)["experiment_id"]
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    def create_run(
+        self,
+        name: str,
+        experiment_id: str,
+        documents: list[dict[str, Any]],
+        parameters: dict[str, Any],
+        *,
+        pipeline_root: str = "",
+        service_account: str = "",
+    ) -> dict[str, Any]:
+        """Starts a run of a compiled pipeline (pipeline spec and platform spec) and returns it."""
+        body = self._run_body(name, experiment_id, documents, parameters, pipeline_root, service_account)
+        return self._call("POST", f"{_API}/runs", body=body, params={"experiment_id": experiment_id})
+
+    def create_recurring_run(
+        self,
+        name: str,
+        experiment_id: str,
+        documents: list[dict[str, Any]],
+        parameters: dict[str, Any],
+        cron: str,
+        *,
+        pipeline_root: str = "",
+        service_account: str = "",
+    ) -> dict[str, Any]:
+        """Starts a run whenever `cron` (six fields, seconds first) says, one at a time, and without catching up."""
+        if len(cron.split()) != 6:
+            raise KubeflowError(
+                f"--cron {cron!r}: Kubeflow's cron has six fields, seconds first, such as '0 0 3 * * *'"
+            )
+        body = self._run_body(name, experiment_id, documents, parameters, pipeline_root, service_account)
+        body |= {
+            "trigger": {"cron_schedule": {"cron": cron}},
+            "mode": "ENABLE",
+            "max_concurrency": "1",
+            "no_catchup": True,
+            **self._namespace(),
+        }
+        return self._call("POST", f"{_API}/recurringruns", body=body)
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """The run as it is now."""
+        return self._call("GET", f"{_API}/runs/{run_id}")
+
+    def cancel(self, run_id: str) -> None:
+        """Stops the run; steps that run are killed."""
+        self._call("POST", f"{_API}/runs/{run_id}:terminate")
+
+    def wait(self, run_id: str, deadline_seconds: float, poll_seconds: float = 10.0) -> Iterator[dict[str, Any]]:
+        """The run, every time its state or that of a task has changed, until it has ended.
+
+        Raises:
+          KubeflowError: where it has not ended after `deadline_seconds`.
+        """
+        end, last = time.monotonic() + deadline_seconds, None
+        while True:
+            current = self.run(run_id)
+            shown = (current.get("state"), [(task["name"], task["state"]) for task in tasks_of(current)])
+            if shown != last:
+                yield current
+                last = shown
+            if current.get("state") in _FINAL_STATES:
+                return
+            if time.monotonic() > end:
+                raise KubeflowError(f"run {run_id} has not ended after {deadline_seconds:.0f} s; it goes on without us")
+            self._pause(poll_seconds)
+
+    def log(self, run_id: str, pods: list[str]) -> str:
+        """The log of the first of `pods` that has one."""
+        errors = []
+        for pod in pods:
+            try:
+                with self._explained():
+                    response = self._send("GET", f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log", None, None)
+            except KubeflowError as error:
+                errors.append(str(error))
+                continue
+            text = response.text
+            if response.status_code == 200 and '"error_message"' not in text[:200]:
+                return text
+            errors.append(f"{pod}: {_reason(response)}")
+        raise KubeflowError(
+            f"run {run_id}: Kubeflow has no log of this step ({'; '.join(errors) or 'it has no pod yet'})"
+        )
+
+    def _run_body(
+        self,
+        name: str,
+        experiment_id: str,
+        documents: list[dict[str, Any]],
+        parameters: dict[str, Any],
+        pipeline_root: str,
+        service_account: str,
+    ) -> dict[str, Any]:
+        spec: dict[str, Any] = {"pipeline_spec": documents[0]}
+        if len(documents) > 1:
+            spec["platform_spec"] = documents[1]
+        body: dict[str, Any] = {
+            "display_name": name,
+            "experiment_id": experiment_id,
+            "pipeline_spec": spec,
+            "runtime_config": {"parameters": parameters},
+        }
+        if pipeline_root:
+            body["runtime_config"]["pipeline_root"] = pipeline_root
+        if service_account:
+            body["service_account"] = service_account
+        return body
+
+    # -- one call --------------------------------------------------------------------------------------------------
+
+    def _namespace(self) -> dict[str, str]:
+        return {"namespace": self._connection.namespace} if self._connection.namespace else {}
+
+    def _call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, params: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        with self._explained():
+            response = self._send(method, path, body, params)
+            if wants_login(response):
+                raise KubeflowError(
+                    f"{self._host} wants a login: give --token-file, or --dex-user for a Dex user. "
+                    "Inside the cluster, mount the pod's Kubeflow token."
+                )
+            if response.status_code >= 400:
+                raise KubeflowError(self._refusal(response))
+            try:
+                return response.json() if response.content else {}
+            except json.JSONDecodeError:
+                raise KubeflowError(
+                    f"{self._host} answers, but not as Kubeflow Pipelines does; is it the right URL?"
+                ) from None
+
+    def _send(self, method: str, path: str, body: Any, params: dict[str, str] | None) -> httpx.Response:
+        """One request, again after a pause where the server is overloaded; what creates something is sent only once."""
+        attempts = _ATTEMPTS if method == "GET" else 1
+        for attempt in range(attempts):
+            response = self._http.request(method, path, json=body, params=params)
+            if response.status_code not in _RETRIED_STATUS or attempt == attempts - 1:
+                break
+            self._pause(2.0**attempt)
+        return response
+
+    def _refusal(self, response: httpx.Response) -> str:
+        reason = _reason(response)
+        namespace = self._connection.namespace
+        if response.status_code == 401:
+            return f"{self._host} does not know who you are ({reason}); has the --token-file expired?"
+        if response.status_code == 403:
+            where = f"in namespace {namespace!r}" if namespace else "without --namespace"
+            return f"{self._host}: you may not do this {where} ({reason}). Is it your profile's namespace?"
+        if response.status_code == 404 and "/apis/" in str(response.url) and "not found" not in reason.lower():
+            return f"{self._host} has no {response.url.path}: it is older than Kubeflow Pipelines 2.0, or no Kubeflow"
+        if response.status_code == 404:
+            return f"{self._host}: there is no such run or experiment ({reason})"
+        if "namespace" in reason.lower() and not namespace:
+            return f"{self._host}: this Kubeflow has several users: give --namespace, your profile's ({reason})"
+        return f"{self._host} answered {response.status_code}: {reason}"
+
+    def _explained(self) -> "_Explained":
+        return _Explained(self._host, self._connection.timeout_seconds)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Explained:
+    """Turns what the HTTP library raises into a sentence."""
+
+    host: str
+    timeout_seconds: float
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, httpx.TimeoutException):
+            raise KubeflowError(f"{self.host} did not answer within {self.timeout_seconds:g} s") from None
+        if isinstance(error, httpx.ConnectError):
+            text = str(error)
+            if "CERTIFICATE" in text.upper() or "SSL" in text.upper():
+                raise KubeflowError(
+                    f"{self.host}: its certificate is not trusted here ({text}). Give its authority with --ca-file."
+                ) from None
+            raise KubeflowError(
+                f"{self.host} cannot be reached ({text}). Is the port forwarded, "
+                "as with `kubectl -n kubeflow port-forward svc/ml-pipeline-ui 8080:80`?"
+            ) from None
+        if isinstance(error, httpx.TooManyRedirects | httpx.HTTPError | httpx.InvalidURL):
+            raise KubeflowError(f"{self.host}: {error}") from None
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        body = response.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return " ".join(response.text.split())[:200] or response.reason_phrase
+    if not isinstance(body, dict):
+        return str(body)[:200]
+    return str(body.get("message") or body.get("error_message") or body.get("error") or response.reason_phrase)
+
+
+def tasks_of(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Steps of a run as people see them: {"name", "state", "pods", "error"}, in the order in which they started.
+
+    Kubeflow lists every node of the Argo workflow; drivers, executors and DAGs are left out or folded into their step.
+    """
+    steps = []
+    for task in run.get("run_details", {}).get("task_details", []):
+        name = task.get("display_name", "")
+        if name.endswith("-driver") or name.startswith(("executor", "root", "entrypoint")) or "." in name:
+            continue
+        if name == run.get("display_name") or name == "pipeline":
+            continue
+        pods = [child["pod_name"] for child in task.get("child_tasks", []) if child.get("pod_name")]
+        if task.get("pod_name"):
+            pods.insert(0, task["pod_name"])
+        steps.append(
+            {
+                "name": name,
+                "state": task.get("state", "PENDING"),
+                "pods": pods,
+                "error": (task.get("error") or {}).get("message", ""),
+                "start": task.get("start_time", ""),
+            }
+        )
+    return sorted(steps, key=lambda step: step["start"] or "~")
+
+
+def pod_names(pods: list[str]) -> list[str]:
+    """Names that a step's pods may have: Kubeflow gives ids of Argo nodes; Argo puts the template between."""
+    names = []
+    for pod in pods:
+        names.append(pod)
+        workflow, _, number = pod.rpartition("-")
+        names += [
+            f"{workflow}-{template}-{number}" for template in ("system-container-impl", "retry-system-container-impl")
+        ]
+    return names
