@@ -89,9 +89,8 @@ def _answers(model: LoadedModel, signature: Signature, inputs: Mapping[str, np.n
         raise
     for name, values in outputs.items():
         if values.ndim == 0 or len(values) != num_rows:
-            raise ServingUsageError(
-                f"output {name!r} has shape {values.shape}, not one value for each of {num_rows} rows"
-            )
+            problem = f"output {name!r} has shape {values.shape}, not one value for each of {num_rows} rows"
+            raise ServingUsageError(f"{problem}: ask through a signature that answers row by row")
     return [{name: plain(values[row]) for name, values in outputs.items()} for row in range(num_rows)]
 
 

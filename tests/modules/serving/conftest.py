@@ -48,7 +48,7 @@ class SmallModel(tf.Module):
             for name in ("float64", "int8", "uint8", "int16", "int32", "uint32", "uint64", "bool")
         ]
     )
-    def types(self, float64, int8, uint8, int16, int32, uint32, uint64, bool):  # noqa: A002
+    def types(self, float64, int8, uint8, int16, int32, uint32, uint64, bool):
         return {
             "float64": float64,
             "int8": int8,
