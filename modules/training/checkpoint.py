@@ -1,0 +1,144 @@
+"""Checkpoints that are whole or not there, and carry the position in the data.
+
+Layout under the training folder:
+
+    checkpoints/step-000001200/model.index, model.data-*   TensorFlow's own format (tf.train.load_checkpoint reads it)
+    checkpoints/step-000001200/state.json                  step, batch size, data identity; written last: the seal
+    best/step-...                                          the same, of the best evaluation
+
+A folder without its seal is the remains of a crash: it is never read, and removed by the next save.
+"""
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from modules.training.errors import TrainingError
+
+_PREFIX = "step-"
+_SEAL = "state.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedState:
+    """What a checkpoint knows besides variables."""
+
+    step: int
+    """Global batches consumed so far."""
+    global_batch: int
+    """Examples in a full global batch."""
+    data: list
+    """RecordFiles.identity() of the training files."""
+    sharding: str
+    num_replicas: int
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Of the latest evaluation."""
+    progress: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The loop's own bookkeeping (best metric, evaluations without progress)."""
+
+
+class CheckpointFolder:
+    """Saves and finds checkpoints in one folder, local or remote.
+
+    Every worker must call `save` at the same step (variables that are averaged over workers are reduced on the way);
+    only the chief's files stay.
+    """
+
+    def __init__(
+        self, folder: str, objects: Mapping[str, tf.train.Checkpoint | object], *, is_chief: bool, max_to_keep: int
+    ):
+        self.folder = folder.rstrip("/")
+        self._checkpoint = tf.train.Checkpoint(**objects)
+        self._is_chief, self._max_to_keep = is_chief, max_to_keep
+
+    def save(self, state: SavedState) -> str | None:
+        """Writes a checkpoint; returns its folder on the chief, None elsewhere.
+
+        Raises:
+          TrainingError: the folder cannot be written or the disk is full; no half-written checkpoint stays.
+        """
+        if not self._is_chief:
+            with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
+                self._checkpoint.write(f"{scratch}/model")
+            return None
+        final = f"{self.folder}/{_PREFIX}{state.step:09d}"
+        try:
+            self._remove(final)  # the remains of an interrupted save of this very step
+            tf.io.gfile.makedirs(final)
+            self._checkpoint.write(f"{final}/model")
+            text = json.dumps(dataclasses.asdict(state), indent=1)
+            with tf.io.gfile.GFile(f"{final}/{_SEAL}.tmp", "w") as file:
+                file.write(text)
+            tf.io.gfile.rename(f"{final}/{_SEAL}.tmp", f"{final}/{_SEAL}", overwrite=True)
+        except (tf.errors.OpError, OSError) as error:
+            self._remove(final)
+            raise TrainingError(f"cannot write the checkpoint {final}: {getattr(error, 'message', error)}") from error
+        self._sweep(keep=final)
+        return final
+
+    def latest(self) -> str | None:
+        """The folder of the newest whole checkpoint, or None."""
+        whole = self._whole()
+        return whole[-1] if whole else None
+
+    def read_state(self, path: str) -> SavedState:
+        """The state of one checkpoint folder.
+
+        Raises:
+          TrainingError: the state file is not what this class writes.
+        """
+        with tf.io.gfile.GFile(f"{path}/{_SEAL}", "r") as file:
+            text = file.read()
+        try:
+            return SavedState(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise TrainingError(
+                f"{path}/{_SEAL} is not a checkpoint's state: {error}; remove {path} to go on"
+            ) from None
+
+    def restore(self, path: str) -> SavedState:
+        """Reads variables (on every worker) and state.
+
+        Raises:
+          TrainingError: the checkpoint belongs to another model or optimizer.
+        """
+        try:
+            self._checkpoint.read(f"{path}/model").assert_existing_objects_matched().expect_partial()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            first = str(error).splitlines()[0][:300]
+            raise TrainingError(
+                f"the checkpoint {path} does not fit this model and optimizer ({first}); "
+                "remove the folder, or set resume to false, to start anew"
+            ) from None
+        return self.read_state(path)
+
+    def clear(self) -> None:
+        """Removes all checkpoints (chief only)."""
+        if self._is_chief:
+            self._remove(self.folder)
+
+    def _whole(self) -> list[str]:
+        return sorted(
+            f"{self.folder}/{name}" for name in self._names() if tf.io.gfile.exists(f"{self.folder}/{name}/{_SEAL}")
+        )
+
+    def _names(self) -> list[str]:
+        if not tf.io.gfile.isdir(self.folder):
+            return []
+        names = (name.rstrip("/") for name in tf.io.gfile.listdir(self.folder))
+        return [name for name in names if name.startswith(_PREFIX)]
+
+    def _sweep(self, keep: str) -> None:
+        """Removes what is beyond max_to_keep and what a crash left behind."""
+        kept = {*self._whole()[-self._max_to_keep :], keep}
+        for name in self._names():
+            if f"{self.folder}/{name}" not in kept:
+                self._remove(f"{self.folder}/{name}")
+
+    def _remove(self, path: str) -> None:
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.rmtree(path)

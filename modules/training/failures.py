@@ -1,0 +1,46 @@
+"""Turns TensorFlow's errors into ours: whose fault it is decides whether a restart makes sense."""
+
+import contextlib
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from modules.training.cluster import ClusterSpec, unreachable_peers
+from modules.training.errors import PeerLostError, TrainingDataError, TrainingError
+from modules.training.records import RecordFiles, describe_corruption
+
+_PEER_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+_PEER_WORDS = ("collective", "connection reset", "socket closed", "remote worker", "connection refused", "peer")
+
+
+@contextlib.contextmanager
+def translated(cluster: ClusterSpec, files: RecordFiles | None = None) -> Iterator[None]:
+    """Re-raises TensorFlow errors from the block as training errors with the right exit code."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise translate(error, cluster, files) from error
+
+
+def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles | None = None) -> TrainingError:
+    """The training error for a TensorFlow error."""
+    message = (error.message or type(error).__name__).splitlines()[0][:400]
+    several = cluster.num_workers > 1 or cluster.has_parameter_servers
+    if isinstance(error, tf.errors.DataLossError) and files is not None:
+        return TrainingDataError(describe_corruption(files) or f"damaged training data: {message}")
+    if several and (isinstance(error, _PEER_ERRORS) or any(word in message.lower() for word in _PEER_WORDS)):
+        gone = unreachable_peers(cluster)
+        who = f"lost {'; '.join(gone)}" if gone else "lost a peer"
+        return PeerLostError(f"{cluster.name}: {who} ({message})")
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return TrainingError(
+            f"out of memory or disk: {message}; try a smaller batch_size, accumulate or recompute_layers"
+        )
+    if isinstance(error, tf.errors.InvalidArgumentError) and "feature" in message.lower():
+        return TrainingDataError(f"the examples do not fit the feature spec: {message}")
+    return TrainingError(f"{type(error).__name__}: {message}")

@@ -1,0 +1,148 @@
+"""The training loop: many steps inside one tf.function, decisions between them.
+
+All workers run the same steps. What only one of them can know (its clock, its SIGTERM) goes into `signals`, which is
+summed with the gradients, so that all leave the loop after the same step and act together.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from modules.training.config import TrainingConfig
+from modules.training.errors import NonFiniteError
+from modules.training.step import TrainStep
+
+STOP, SAVE = 0, 1
+NUM_SIGNALS = 2
+
+_COLUMNS = ("loss", "grad_norm", "finite", "step_s", "wait_s", "reduce_s")
+_MAX_STEPS_PER_LOOP = 5_000
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRecords:
+    """What the steps of one loop reported; arrays [num_steps], times in seconds."""
+
+    first_step: int
+    loss: np.ndarray
+    grad_norm: np.ndarray
+    finite: np.ndarray
+    step_s: np.ndarray
+    wait_s: np.ndarray
+    reduce_s: np.ndarray
+    stop: bool
+    """Some worker was asked to stop."""
+    save: bool
+    """The chief wants a checkpoint."""
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.loss)
+
+
+class StepLoop:
+    """Runs steps on an endless distributed iterator; create it under the strategy's scope."""
+
+    def __init__(self, step: TrainStep, config: TrainingConfig):
+        self._step, self._config = step, config
+        self.global_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="global_step")
+        self._stop_when_not_finite = config.nan_guard and not step.loss_scale.dynamic
+        self._run = tf.function(self._steps, reduce_retracing=True)
+        self._chunk = config.steps_per_loop or 1
+        self._compiled = False
+
+    def run(self, iterator: Any, max_steps: int) -> StepRecords:
+        """Runs up to `max_steps` steps, as many as fit into one call.
+
+        Raises:
+          NonFiniteError: a loss or gradient is NaN or infinite; the weights are those of the step before.
+        """
+        first = int(self.global_step.numpy())
+        started = time.monotonic()
+        table, signals = self._run(iterator, tf.constant(min(self._chunk, max_steps), tf.int64))
+        rows = table.numpy()
+        self._adapt(time.monotonic() - started, len(rows))
+        columns = dict(zip(_COLUMNS, rows.T, strict=True))
+        stop, save = (bool(value) for value in signals.numpy() > 0)
+        records = StepRecords(first_step=first, stop=stop, save=save, **columns)
+        self._check_finite(records)
+        return records
+
+    def _adapt(self, elapsed_s: float, num_steps: int) -> None:
+        """Aims at calls of about a second: long enough to cost nothing, short enough to react."""
+        if self._config.steps_per_loop:
+            return
+        if not self._compiled:  # the first call's time is tracing and compiling
+            self._compiled = True
+            self._chunk = 5
+            return
+        self._chunk = int(np.clip(num_steps / max(elapsed_s, 1e-6), 1, min(_MAX_STEPS_PER_LOOP, self._chunk * 8)))
+
+    def _check_finite(self, records: StepRecords) -> None:
+        if self._stop_when_not_finite and not records.finite.all():
+            at = int(np.argmin(records.finite))
+            what = "the loss" if not np.isfinite(records.loss[at]) else "a gradient"
+            raise NonFiniteError(f"{what} is not finite in step {records.first_step + at + 1}", records.first_step + at)
+        scale = self._step.loss_scale
+        if scale.dynamic and int(scale.skipped_in_a_row.numpy()) >= self._config.max_skipped_steps:
+            raise NonFiniteError(
+                f"{self._config.max_skipped_steps} float16 steps in a row had gradients that are not finite, the loss "
+                f"scale is down to {float(scale.value.numpy()):g}; lower the learning rate or use mixed_bfloat16",
+                records.first_step + records.num_steps - 1,
+            )
+
+    def _steps(self, iterator: Any, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        rows = tf.TensorArray(tf.float64, size=0, dynamic_size=True, element_shape=[len(_COLUMNS)])
+        signals = tf.zeros([NUM_SIGNALS])
+        done = tf.zeros([], tf.int64)
+        go_on = tf.constant(True)
+        previous = tf.timestamp()
+        while go_on:
+            with tf.control_dependencies([previous]):
+                batch = next(iterator)
+            with tf.control_dependencies(_one_tensor_each(batch)):
+                arrived = tf.timestamp()
+            result = self._step(batch)
+            step_number = self.global_step.assign_add(1)
+            with tf.control_dependencies([step_number, result.updates]):
+                finished = tf.timestamp()
+            numbers = (result.loss, result.grad_norm, tf.cast(result.finite, tf.float32))
+            times = (finished - previous, arrived - previous, result.reduce_s)
+            row = tf.stack([*(tf.cast(number, tf.float64) for number in numbers), *times])
+            rows = rows.write(tf.cast(done, tf.int32), row)
+            signals = result.signals
+            done += 1
+            previous = finished
+            go_on = (done < num_steps) & (tf.reduce_max(signals) <= 0)
+            if self._stop_when_not_finite:
+                go_on = go_on & result.finite
+        return rows.stack(), signals
+
+
+def _one_tensor_each(batch: object) -> list[tf.Tensor]:
+    """Plain tensors of a distributed batch, for control dependencies."""
+    leaves = tf.nest.flatten(batch, expand_composites=True)
+    return [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+
+
+class Every:
+    """True when a step count has passed a multiple of `steps`."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
+
+    def after(self, step: int) -> int | None:
+        """The next step after `step` at which it is due."""
+        return None if not self.steps else (step // self.steps + 1) * self.steps
+
+    def due(self, step: int) -> bool:
+        return bool(self.steps) and step % self.steps == 0
+
+
+def next_boundary(step: int, total: int, events: Iterable[Every]) -> int:
+    """The first step after `step` at which something has to happen, at most `total`."""
+    return min([total, *(due for event in events if (due := event.after(step)) is not None)])

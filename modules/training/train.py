@@ -1,0 +1,228 @@
+"""`train`: a whole training in one call from a TFX `run_fn`."""
+
+import dataclasses
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from modules.training import export as exporting
+from modules.training import golden
+from modules.training.cluster import ClusterSpec, read_cluster
+from modules.training.config import TrainingConfig
+from modules.training.errors import NonFiniteError, TrainingConfigError
+from modules.training.failures import translated
+from modules.training.input import RecordInput, example_parser, placement
+from modules.training.optimizer import OptimizerFactory
+from modules.training.precision import check_float32_outputs, set_policy
+from modules.training.preemption import on_terminate
+from modules.training.records import find_files
+from modules.training.serving import OutputsFn, ServingModule
+from modules.training.session import Session, build_session, weights_of
+from modules.training.step import per_example_loss
+from modules.training.strategy import build_strategy
+from modules.training.telemetry import say
+from modules.training.transform import ModelData, read_model_data
+from modules.training.watchdog import Watchdog
+
+ModelBuilder = Callable[..., tf_keras.Model]
+Metrics = Mapping[str, Callable[..., tf_keras.metrics.Metric]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingResult:
+    """What came out of a training; `model` is a float32 copy outside the strategy, on the chief only."""
+
+    steps: int
+    resumed_at: int
+    stopped_early: bool
+    metrics: dict[str, float]
+    """Of the evaluation that belongs to the exported weights: "loss" and the metrics by name."""
+    examples_per_s: float
+    skipped_steps: int
+    num_replicas: int
+    serving_model_dir: str | None
+    model: tf_keras.Model | None
+
+
+def train(
+    fn_args: Any,
+    build_model: ModelBuilder,
+    *,
+    label_key: str,
+    loss: Any,
+    metrics: Metrics | None = None,
+    config: TrainingConfig | None = None,
+    weight_key: str | None = None,
+    optimizer: OptimizerFactory | None = None,
+    outputs_fn: OutputsFn | None = None,
+    raw_examples: Sequence[str] | None = None,
+) -> TrainingResult:
+    """Trains, evaluates and exports a tf_keras model; the same call on one machine and in every task of a cluster.
+
+    Args:
+      fn_args: TFX's FnArgs, or anything with its attributes. Read are train_files, eval_files, train_steps,
+        eval_steps, transform_graph_path, schema_path, serving_model_dir, model_run_dir, base_model and
+        custom_config["training"] (settings by name, see TrainingConfig).
+      build_model: returns an uncompiled model from a dict of features to a float32 tensor or a dict of them; called
+        with the TFTransformOutput if it takes an argument. It must build the same model every time.
+      label_key: the label among the (transformed) features.
+      loss: a Keras loss (its reduction is ignored) or a callable (labels, outputs) -> float32 [n].
+      metrics: by name, what makes the metric, e.g. {"auc": tf_keras.metrics.AUC}.
+      config: overrides custom_config["training"].
+      weight_key: a feature that weighs the examples.
+      optimizer: overrides config.optimizer: called with the learning-rate schedule.
+      outputs_fn: from the model's outputs to the served ones, a dict of tensors.
+      raw_examples: files of raw tf.Examples to take golden predictions of; None makes examples up from the schema.
+
+    Raises:
+      TrainingError: and its kinds, each with the `exit_code` that the process should end with.
+    """
+    config = config or TrainingConfig.from_dict((fn_args.custom_config or {}).get("training"), "custom_config.training")
+    cluster = read_cluster()
+    watchdog = Watchdog(cluster)
+    with watchdog.watching():
+        watchdog.enter("startup", config.startup_timeout_s if config.stall_timeout_s else 0)
+        return _Training(fn_args, build_model, config, cluster, watchdog).run(
+            label_key, weight_key, loss, metrics or {}, optimizer, outputs_fn, raw_examples
+        )
+
+
+class _Training:
+    """The parts of `train` in order; split so that each reads on its own."""
+
+    def __init__(
+        self,
+        fn_args: Any,
+        build_model: ModelBuilder,
+        config: TrainingConfig,
+        cluster: ClusterSpec,
+        watchdog: Watchdog,
+    ):
+        self.fn_args, self.config, self.cluster, self.watchdog = fn_args, config, cluster, watchdog
+        self.data: ModelData = read_model_data(fn_args)
+        takes_argument = bool(inspect.signature(build_model).parameters)
+        self.build_model = (lambda: build_model(self.data.transform_output)) if takes_argument else build_model
+
+    def run(
+        self,
+        label_key: str,
+        weight_key: str | None,
+        loss: Any,
+        metrics: Metrics,
+        optimizer: OptimizerFactory | None,
+        outputs_fn: OutputsFn | None,
+        raw_examples: Sequence[str] | None,
+    ) -> TrainingResult:
+        fn_args, config = self.fn_args, self.config
+        parse = example_parser(self.data.model_spec, label_key, weight_key)
+        train_files = find_files(fn_args.train_files, "training")
+        eval_files = find_files(fn_args.eval_files, "evaluation") if fn_args.eval_files else None
+        strategy = build_strategy(config, self.cluster)
+        previous_policy = tf_keras.mixed_precision.global_policy()
+        tf_keras.utils.set_random_seed(config.seed)
+        set_policy(config.precision)
+        try:
+            replicas = placement(strategy, self.cluster.worker_rank)
+            train_data = RecordInput(train_files, parse, config, replicas, training=True)
+            eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
+            with translated(self.cluster, train_files):
+                session = build_session(
+                    config=config,
+                    cluster=self.cluster,
+                    strategy=strategy,
+                    build_model=self._checked_model,
+                    loss=per_example_loss(loss),
+                    metrics=lambda: [make(name=name) for name, make in metrics.items()],
+                    optimizer=optimizer,
+                    train_data=train_data,
+                    eval_data=eval_data or None,
+                    eval_steps=config.eval_steps or fn_args.eval_steps or None,
+                    total_steps=self._total_steps(train_data),
+                    folder=fn_args.model_run_dir,
+                    watchdog=self.watchdog,
+                )
+                session.resume()
+                started, first = time.monotonic(), session.global_step
+                self._train(session)
+                elapsed_s = time.monotonic() - started
+                weights = weights_of(session.model)
+            done = session.global_step
+            exported, model = self._export(session, weights, label_key, weight_key, outputs_fn, raw_examples)
+            return TrainingResult(
+                steps=done,
+                resumed_at=session.resumed_at,
+                stopped_early=session.stopped_early,
+                metrics=session.metrics,
+                examples_per_s=(done - first) * train_data.global_batch / max(elapsed_s, 1e-9),
+                skipped_steps=int(session.step.loss_scale.skipped.numpy()),
+                num_replicas=strategy.num_replicas_in_sync,
+                serving_model_dir=exported,
+                model=model,
+            )
+        finally:
+            tf_keras.mixed_precision.set_global_policy(previous_policy)
+
+    def _checked_model(self) -> tf_keras.Model:
+        model = self.build_model()
+        if not isinstance(model, tf_keras.Model):
+            raise TrainingConfigError(
+                f"build_model returned {type(model).__module__}.{type(model).__name__}; expected a tf_keras.Model "
+                "(Keras 3 models do not train under MultiWorkerMirroredStrategy)"
+            )
+        check_float32_outputs(model)
+        return model
+
+    def _total_steps(self, data: RecordInput) -> int:
+        steps = self.config.steps or self.fn_args.train_steps
+        if steps:
+            return int(steps)
+        if self.config.epochs:
+            return self.config.epochs * data.num_batches()
+        raise TrainingConfigError("nothing says how long to train: give train_steps, or steps or epochs in the config")
+
+    def _train(self, session: Session) -> None:
+        with on_terminate(session.request_stop):
+            try:
+                session.run()
+            except NonFiniteError as error:
+                raise session.explain(error) from None
+        session.restore_best()
+
+    def _export(
+        self,
+        session: Session,
+        weights: list,
+        label_key: str,
+        weight_key: str | None,
+        outputs_fn: OutputsFn | None,
+        raw_examples: Sequence[str] | None,
+    ) -> tuple[str | None, tf_keras.Model | None]:
+        """Exports on the chief; returns the folder and the exported model, or None elsewhere."""
+        if not self.cluster.is_chief:
+            return None, None
+        self.watchdog.enter("export", 0)
+        set_policy("float32")  # for the transform layer as well, which otherwise casts raw features to 16 bits
+        fresh = exporting.unreplicated(session.model, self.build_model, weights)
+        if not self.fn_args.serving_model_dir:
+            return None, fresh
+        module = ServingModule(
+            fresh,
+            raw_spec=self.data.raw_spec,
+            label_keys=[key for key in (label_key, weight_key) if key],
+            transform_output=self.data.transform_output,
+            outputs_fn=outputs_fn,
+        )
+        if raw_examples:
+            files = find_files(raw_examples, "raw example")
+            records = tf.data.TFRecordDataset(list(files.paths), files.compression).take(golden.MAX_EXAMPLES)
+            examples = [record.numpy() for record in records]
+        else:
+            examples = golden.synthetic_examples(self.data.raw_spec, self.data.words(), golden.MAX_EXAMPLES)
+        extra = {"steps": session.global_step, "metrics": session.metrics, "config": self.config.to_dict()}
+        exporting.export(module, self.fn_args.serving_model_dir, examples, extra)
+        say(f"exported {self.fn_args.serving_model_dir}")
+        return self.fn_args.serving_model_dir, fresh
