@@ -2,13 +2,16 @@
 
 import pickle
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
 
-from components.example_gen import chunks, csv_blocks, shards
+from components.example_gen import chunks, readers, shards, storage
 from components.example_gen.chunks import Chunk, Job, Outcome
-from components.example_gen.evidence import decide, total
+from components.example_gen.evidence import FEATURE_OF, decide, total
 from components.example_gen.local_pool import LocalPool
 from components.example_gen.sources import Source
 
@@ -17,7 +20,7 @@ SUMMARY = "summary.pickle"
 _PIECES_PER_SHARD = 4
 
 
-def build(pipeline: beam.Pipeline, job: Job, inputs: list[tuple[int, Source, Any]], workers: int) -> None:
+def build(pipeline: beam.Pipeline, job: Job, inputs: list[tuple[int, Source, readers.Layout]], workers: int) -> None:
     """Adds ingestion to `pipeline`. The result lies in `job.staging` when the pipeline is done.
 
     Args:
@@ -51,16 +54,12 @@ def build(pipeline: beam.Pipeline, job: Job, inputs: list[tuple[int, Source, Any
 
 def read_summary(staging: str) -> tuple[list[Outcome], list[shards.Shard]]:
     """What the pipeline left: the outcome of every chunk in input order, and the shards."""
-    from components.example_gen import storage
-
     with storage.reading(f"{staging}/{SUMMARY}") as file:
         return pickle.loads(file.read())
 
 
 def _write_summary(done: list[shards.Shard], outcomes: list[Outcome], staging: str) -> None:
-    from components.example_gen import storage
-
-    ordered = sorted(outcomes, key=lambda outcome: (outcome.chunk.source_index, outcome.chunk.index))
+    ordered = sorted(outcomes, key=lambda outcome: (outcome.chunk.source_index, outcome.chunk.number))
     with storage.writing(f"{staging}/{SUMMARY}") as file:
         file.write(pickle.dumps((ordered, sorted(done))))
 
@@ -69,16 +68,21 @@ def _evidence(outcome: Outcome) -> tuple[dict, bool]:
     return outcome.evidence, bool(outcome.error)
 
 
+def _in_global_window(value: Any) -> WindowedValue:
+    window = GlobalWindow()
+    return WindowedValue(value, window.max_timestamp(), (window,))
+
+
 class _Cut(beam.DoFn):
     """Files to chunks."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def process(self, element: tuple[int, Source, Any]) -> Iterator[Chunk]:
-        source_index, source, dialect = element
-        for index, span in enumerate(csv_blocks.plan(source, dialect, self._job.config)):
-            yield Chunk(source_index, index, source, dialect, span)
+    def process(self, element: tuple[int, Source, readers.Layout]) -> Iterator[Chunk]:
+        source_index, source, layout = element
+        for index, span in enumerate(readers.plan(source, layout, self._job.config)):
+            yield Chunk(source_index, index, source, layout, span)
 
 
 class _Convert(beam.DoFn):
@@ -88,26 +92,28 @@ class _Convert(beam.DoFn):
         self._job = job
         self._workers = workers
         self._pool: LocalPool | None = None
-        self._pending: list = []
+        self._pending: list[tuple[Future, Outcome | None]] = []
 
     def process(self, chunk: Chunk, num_chunks: int) -> Iterable[Outcome]:
-        yield from self._start(chunk, num_chunks, None)
+        yield from self._start(chunk, num_chunks, None, None)
 
-    def _start(self, chunk: Chunk, num_chunks: int, forced: dict[str, str] | None) -> Iterator[Outcome]:
+    def _start(
+        self, chunk: Chunk, num_chunks: int, forced: dict[str, str] | None, first: Outcome | None
+    ) -> Iterator[Outcome]:
         parts = -(-_PIECES_PER_SHARD * self._job.config.shards // max(1, num_chunks))
         if self._workers == 1:
-            yield chunks.work(self._job, chunk, parts, forced)
+            outcome = chunks.work(self._job, chunk, parts, forced)
+            yield outcome.after(first) if first is not None else outcome
             return
         if self._pool is None:
             self._pool = LocalPool(self._workers)
-        self._pending.append(self._pool.submit(chunks.work, self._job, chunk, parts, forced))
+        self._pending.append((self._pool.submit(chunks.work, self._job, chunk, parts, forced), first))
 
     def finish_bundle(self) -> Iterator[Any]:
         pending, self._pending = self._pending, []
-        for future in pending:
-            yield beam.utils.windowed_value.WindowedValue(
-                future.result(), beam.window.GlobalWindow().max_timestamp(), [beam.window.GlobalWindow()]
-            )
+        for future, first in pending:
+            outcome = future.result()
+            yield _in_global_window(outcome.after(first) if first is not None else outcome)
 
     def teardown(self) -> None:
         if self._pool is not None:
@@ -118,12 +124,14 @@ class _Convert(beam.DoFn):
 class _ConvertAgain(_Convert):
     """Outcomes whose kinds are those of all of the data; a chunk that took other kinds is converted again."""
 
-    def process(self, outcome: Outcome, num_chunks: int, kinds: dict[str, str]) -> Iterable[Outcome]:
-        different = {name: kind for name, kind in kinds.items() if outcome.kinds.get(name, kind) != kind}
-        if outcome.error or not different:
+    def process(  # type: ignore[override]  # Beam passes side inputs as further arguments
+        self, outcome: Outcome, num_chunks: int, kinds: dict[str, str]
+    ) -> Iterable[Outcome]:
+        agrees = all(outcome.kinds.get(name) == kind for name, kind in kinds.items())
+        if outcome.error or agrees or not outcome.rows:
             yield outcome
         else:
-            yield from self._start(outcome.chunk, num_chunks, kinds)
+            yield from self._start(outcome.chunk, num_chunks, kinds, outcome)
 
 
 class _AgreeOnKinds(beam.CombineFn):
@@ -146,5 +154,8 @@ class _AgreeOnKinds(beam.CombineFn):
         return {name: total(evidences) for name, evidences in gathered.items()}
 
     def extract_output(self, accumulator: dict) -> dict[str, str]:
-        inferred = (name for name in accumulator if name not in self._job.declared)
-        return {name: decide(accumulator[name], self._job.config.float_loss) for name in inferred}
+        declared, float_loss = self._job.declared, self._job.config.float_loss
+        return {
+            name: FEATURE_OF[declared[name]] if name in declared else decide(seen, float_loss)
+            for name, seen in accumulator.items()
+        }

@@ -1,4 +1,6 @@
 """ExampleGen: what it takes and what it gives. The work is in the executor."""
+# mypy: disable-error-code="attr-defined,name-defined"
+# TFX's generated protos have no annotations.
 
 import dataclasses
 

@@ -37,11 +37,6 @@ class Dialect:
     unnamed: tuple[str, ...] = ()
 
 
-def is_utf8(encoding: str) -> bool:
-    """Whether bytes in `encoding` are UTF-8 bytes already."""
-    return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii")
-
-
 def read_dialect(source: Source, config: IngestConfig) -> Dialect:
     """Reads the head of `source`.
 
@@ -152,8 +147,6 @@ def _column_names(header: str, delimiter: str, source: Source) -> tuple[tuple[st
             unnamed.append(names[position])
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise IngestDataError(
-                f"{source.name}:1: column {name!r} is there twice (columns {names.index(name) + 1} and {position + 1}); "
-                "rename one"
-            )
+            places = f"columns {names.index(name) + 1} and {position + 1}"
+            raise IngestDataError(f"{source.name}:1: column {name!r} is there twice ({places}); rename one")
     return tuple(names), tuple(unnamed)

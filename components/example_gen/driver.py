@@ -1,4 +1,6 @@
 """Spans and versions as the stock driver has them, and a fingerprint of what the files contain."""
+# mypy: disable-error-code="attr-defined,name-defined"
+# TFX's generated protos have no annotations.
 
 import hashlib
 import os
@@ -41,6 +43,7 @@ class Driver(driver.FileBasedDriver):
         input_base_uri: str | None = None,
     ) -> input_processor.InputProcessor:
         """What resolves spans for these splits."""
+        assert input_base_uri
         return ContentInputProcessor(input_base_uri, splits, range_config)
 
 

@@ -4,6 +4,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import NamedTuple
 
+# What a declared kind is stored as.
+FEATURE_OF = {"int": "int", "bool": "int", "timestamp": "int", "float": "float", "bytes": "bytes"}
+
 
 class Place(NamedTuple):
     """Where something was first seen."""

@@ -1,4 +1,6 @@
 """The work of ExampleGen inside TFX: properties to a config, ingestion, artifact properties."""
+# mypy: disable-error-code="attr-defined,name-defined"
+# TFX's generated protos have no annotations.
 
 import os
 from typing import Any
@@ -47,7 +49,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         version = exec_properties.get(utils.VERSION_PROPERTY_NAME)
         logging.info("Ingesting %s (span %s, version %s)", ", ".join(patterns.values()), span, version)
         make_pipeline = self._make_beam_pipeline if self._beam_pipeline_args or self._make_beam_pipeline_fn else None
-        result = ingest(patterns, examples.uri, config, make_pipeline)
+        result = ingest(
+            patterns, examples.uri, config, make_pipeline, lambda done: report.copy_quarantine(done, page.uri)
+        )
 
         examples.split_names = artifact_utils.encode_split_names(config.split.names)
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)

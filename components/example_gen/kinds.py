@@ -61,7 +61,7 @@ def infer(text: pa.Array, config: IngestConfig, locate: Locate) -> Parsed:
     return Parsed(kind, values if kind == "bytes" else numbers, evidence)
 
 
-def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate, declared: bool) -> Parsed:
+def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate) -> Parsed:
     """Parses a string column as a given kind.
 
     Args:
@@ -69,7 +69,8 @@ def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate, dec
       kind: one of config.KINDS, or "none".
       config: NA words.
       locate: names a row.
-      declared: whether a person asked for the kind. Values that do not fit are offenders.
+
+    Values that do not fit are offenders, and null in the result.
     """
     evidence = Evidence(rows=len(text))
     values = _without_empty(text, config.na, evidence, locate)

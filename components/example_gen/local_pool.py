@@ -47,8 +47,8 @@ class LocalPool:
             self._idle.put(process)
         if answer is None:
             raise RuntimeError(
-                f"an ingestion process ended with exit code {process.wait()}; if it was killed for memory, set a smaller "
-                "chunk_bytes or fewer workers"
+                f"an ingestion process ended with exit code {process.wait()}; "
+                "if it was killed for memory, set a smaller chunk_bytes or fewer workers"
             )
         failed, result = pickle.loads(answer)
         if failed:
@@ -59,17 +59,18 @@ class LocalPool:
         """Ends the workers."""
         self._threads.shutdown(cancel_futures=True)
         for process in self._processes:
-            process.stdin.close()
-            process.wait()
-            process.stdout.close()
+            # Reads what is left, closes the pipes and waits: a worker ends where its input does.
+            process.communicate()
 
 
-def _send(pipe: IO[bytes], message: bytes) -> None:
+def _send(pipe: IO[bytes] | None, message: bytes) -> None:
+    assert pipe is not None
     pipe.write(struct.pack("<Q", len(message)) + message)
     pipe.flush()
 
 
-def _receive(pipe: IO[bytes]) -> bytes | None:
+def _receive(pipe: IO[bytes] | None) -> bytes | None:
+    assert pipe is not None
     head = pipe.read(8)
     if len(head) < 8:
         return None

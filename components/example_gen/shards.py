@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from components.example_gen import storage
-from components.example_gen.chunks import Outcome, Piece
+from components.example_gen.chunks import Outcome
 from components.example_gen.config import IngestConfig
+from components.example_gen.pieces import Piece
 
 
 class Shard(NamedTuple):

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from components.example_gen import storage
+from components.example_gen import sniffing, storage
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestDataError
 
@@ -25,8 +25,6 @@ _SUFFIX_FORMATS = {
     ".tfrecords": "tfrecord",
 }
 _SUFFIX_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
-_MAGIC_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
-_MAGIC_FORMATS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow", b"Obj\x01": "avro"}
 _NOT_DATA_NAMES = ("readme", "license", "licence", "changelog", "notes", "makefile", "thumbs.db", "desktop.ini")
 
 
@@ -111,7 +109,7 @@ def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[So
         else:
             unnamed.append((path, size, compression))
     for path, size, compression in unnamed:
-        kind = config.format if config.format != "auto" else _sniff(path, compression)
+        kind = config.format if config.format != "auto" else sniffing.sniff(path, compression)
         has_suffix = bool(os.path.splitext(_split_compression(path)[0])[1])
         if (named and has_suffix) or not kind:
             skipped.append((path, "its name and content are of no known data format"))
@@ -139,19 +137,3 @@ def _split_compression(path: str) -> tuple[str, str]:
     stem, suffix = os.path.splitext(path)
     compression = _SUFFIX_COMPRESSIONS.get(suffix.lower(), "")
     return (stem, compression) if compression else (path, "")
-
-
-def _sniff(path: str, compression: str) -> str:
-    """The format by content, or "" for what is not data."""
-    from components.example_gen import streams
-
-    with streams.decompressed(path, compression) as file:
-        head = file.read(4096)
-    for magic, kind in _MAGIC_FORMATS.items():
-        if head.startswith(magic):
-            return kind
-    if len(head) >= 12 and streams.is_tfrecord(head):
-        return "tfrecord"
-    if b"\0" in head:
-        return ""
-    return "jsonl" if head.lstrip()[:1] == b"{" else "csv"

@@ -1,17 +1,21 @@
 """Which split each row belongs to: by hash of content, by time, or by file. No row is looked at in Python."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
 from components.example_gen.config import SplitConfig
-from components.example_gen.errors import IngestDataError
+from components.example_gen.errors import IngestConfigError, IngestDataError
 from components.example_gen.features import Column
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _U64 = np.uint64
 
 
-def assign(columns: dict[str, Column], split: SplitConfig, source_split: str, where: str) -> np.ndarray:
+def assign(
+    columns: dict[str, Column], split: SplitConfig, source_split: str, where: str, line: Callable[[int], int]
+) -> np.ndarray:
     """For each row the index into `split.names` (int64 [rows]).
 
     Args:
@@ -19,12 +23,13 @@ def assign(columns: dict[str, Column], split: SplitConfig, source_split: str, wh
       split: how to divide.
       source_split: the split the file was given to, for `by: files`.
       where: the file, for errors.
+      line: the line of a row, for errors.
     """
     num_rows = next(iter(columns.values())).num_rows
     if split.by == "files":
         return np.full(num_rows, split.names.index(source_split))
     if split.by == "time":
-        return _by_time(_named(columns, split.time_column, where), split, where)
+        return _by_time(_named(columns, split.time_column, where), split, where, line)
     keyed = columns if split.by == "row" else {name: _named(columns, name, where) for name in split.columns}
     hashes = row_hashes(keyed, split.seed)
     bounds = np.cumsum(list(split.weights.values()))
@@ -107,12 +112,14 @@ def _named(columns: dict[str, Column], name: str, where: str) -> Column:
     return columns[name]
 
 
-def _by_time(column: Column, split: SplitConfig, where: str) -> np.ndarray:
+def _by_time(column: Column, split: SplitConfig, where: str, line: Callable[[int], int]) -> np.ndarray:
     name = split.time_column
-    if (np.diff(column.offsets) != 1).any():
-        row = int(np.argmax(np.diff(column.offsets) != 1))
-        raise IngestDataError(f"{where}: column {name!r} has no value in row {row + 1}; a time split needs one in each")
+    lengths = np.diff(column.offsets)
+    if (lengths != 1).any():
+        row = int(np.argmax(lengths != 1))
+        raise IngestDataError(f"{where}:{line(row)}: column {name!r} has no value; a time split needs one in each row")
     cuts = [cut for cut in split.cuts.values() if cut is not None]
+    values: np.ndarray
     if column.kind == "bytes":
         values = column.values.cast(pa.large_string()).to_numpy(zero_copy_only=False).astype(str)
         bounds = np.asarray([str(cut) for cut in cuts])
@@ -120,12 +127,19 @@ def _by_time(column: Column, split: SplitConfig, where: str) -> np.ndarray:
         values = column.values.to_numpy(zero_copy_only=False)
         bounds = np.asarray([_numeric_cut(cut, name) for cut in cuts])
     if (bounds[1:] <= bounds[:-1]).any():
-        raise IngestDataError(f"split.cuts are not ascending: {', '.join(map(str, cuts))}")
+        raise IngestConfigError(f"split.cuts are not ascending: {', '.join(map(str, cuts))}")
     return np.searchsorted(bounds, values, side="right")
 
 
-def _numeric_cut(cut: object, name: str) -> float:
+def _numeric_cut(cut: object, name: str) -> int | float:
+    """A cut as a number; a date or time is microseconds since 1970, which is what timestamp columns hold."""
+    if isinstance(cut, int | float):
+        return cut
+    try:
+        return pa.array([str(cut)]).cast(pa.timestamp("us")).cast(pa.int64())[0].as_py()
+    except pa.ArrowInvalid:
+        pass
     try:
         return float(str(cut))
     except ValueError:
-        raise IngestDataError(f"split.cuts has {cut!r}, but column {name!r} holds numbers") from None
+        raise IngestConfigError(f"split.cuts has {cut!r}, but column {name!r} holds numbers or times") from None

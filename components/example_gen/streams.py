@@ -1,41 +1,26 @@
-"""Compressed and re-encoded files as plain byte streams."""
+"""Text files, however compressed and encoded, as plain UTF-8 byte streams."""
 
-import bz2
 import codecs
 import contextlib
-import gzip
 import io
-import struct
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, cast
 
-from components.example_gen import storage
+from components.example_gen.decompression import decompressed
 from components.example_gen.errors import IngestDataError
+from components.example_gen.sources import Source
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether bytes in `encoding` are UTF-8 bytes already."""
+    return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii")
 
 
 @contextlib.contextmanager
-def decompressed(path: str, compression: str, offset: int = 0) -> Iterator[IO[bytes]]:
-    """The content of `path` after `compression` ("", "gzip", "bz2" or "zstd") is undone."""
-    with storage.reading(path, offset) as raw, contextlib.ExitStack() as stack:
-        if compression == "gzip":
-            yield stack.enter_context(gzip.GzipFile(fileobj=raw))
-        elif compression == "bz2":
-            yield stack.enter_context(bz2.BZ2File(raw))
-        elif compression == "zstd":
-            import zstandard
-
-            yield stack.enter_context(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
-        else:
-            yield raw
-
-
-@contextlib.contextmanager
-def plain(source: "Source", encoding: str) -> Iterator[IO[bytes]]:
+def plain(source: Source, encoding: str) -> Iterator[IO[bytes]]:
     """A text file's content, decompressed and as UTF-8."""
-    from components.example_gen.csv_dialect import is_utf8
-
     with decompressed(source.path, source.compression) as file:
-        yield file if is_utf8(encoding) else Utf8Stream(file, encoding, source.name)
+        yield file if is_utf8(encoding) else cast(IO[bytes], Utf8Stream(file, encoding, source.name))
 
 
 def read_up_to(file: IO[bytes], size: int) -> bytes:
@@ -70,12 +55,3 @@ class Utf8Stream(io.RawIOBase):
                 raise IngestDataError(f"{self._name}: not {self._encoding}: {error}; set encoding") from None
             if text or not piece:
                 return text.encode()
-
-
-def is_tfrecord(head: bytes) -> bool:
-    """Whether `head` begins with a TFRecord length and its masked CRC."""
-    import google_crc32c
-
-    crc = google_crc32c.value(head[:8])
-    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-    return struct.unpack("<I", head[8:12])[0] == masked

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         default=None,
-        help="csv, tsv, jsonl, parquet, arrow, avro or tfrecord; by name and content otherwise",
+        help="csv, tsv, jsonl, parquet, arrow, avro or tfrecord; found out otherwise",
     )
     add("--delimiter", default=None, help="one character, or auto")
     add("--encoding", default=None, help="such as latin-1 or utf-16; utf-8 otherwise")
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace):
     from components.example_gen.config import IngestConfig
 
-    values = _from_file(args.config) if args.config else {}
+    values: dict = _from_file(args.config) if args.config else {}
     for name in ("format", "delimiter", "encoding", "float_loss", "shards", "compression", "gzip_level", "workers"):
         _set(values, name, getattr(args, name))
     _set(values, "chunk_bytes", args.chunk_bytes)
@@ -103,7 +103,7 @@ def _from_file(path: str) -> dict:
             content = yaml.safe_load(file) or {}
     except (OSError, yaml.YAMLError) as error:
         raise IngestConfigError(f"{path}: cannot be read: {error}") from None
-    return dict(content.get("ingest", content))
+    return dict(content.get("ingest") or content)
 
 
 def _list(text: str) -> list[str]:
@@ -140,7 +140,7 @@ def _split(text: str) -> dict:
         return {"by": "files", "files": pairs}
     if by not in ("", "row", "columns"):
         raise IngestConfigError(
-            f"--split: {by!r} is unknown; expected columns:NAMES, time:NAME or files before the shares"
+            f"--split: {by!r} is unknown; expected columns:NAME, time:NAME or files before the shares"
         )
     if not all(share.isdigit() for share in pairs.values()):
         raise IngestConfigError(f"--split: shares are whole numbers, such as train=8,eval=2; got {shares!r}")

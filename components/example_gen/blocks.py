@@ -1,0 +1,78 @@
+"""What every reader gives: some rows as Arrow columns, and where each row is in its file."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+
+class Span(NamedTuple):
+    """A part of a file.
+
+    For text: bytes [start, end) whose first record is in line `first`; `end` -1 means to the end, in blocks, which is
+    how compressed and re-encoded files are read. For Parquet and Arrow: row groups or record batches [start, end), of
+    which the first row is row `first`, counted from 1.
+    """
+
+    start: int
+    end: int
+    first: int
+
+
+class BadRow(NamedTuple):
+    """A row that was refused: its line (or row number), why, and its text."""
+
+    line: int
+    reason: str
+    text: str
+
+
+@dataclasses.dataclass
+class Block:
+    """A run of rows.
+
+    Attributes:
+      columns: name to array; all of one length.
+      is_text: whether values are text still to be typed (CSV), rather than typed by the file.
+      bad: rows that could not be read, which are not in `columns`.
+      lines: gives the line (or row number) in the file of every row; computed only when asked for.
+    """
+
+    columns: dict[str, pa.Array]
+    is_text: bool
+    lines: Callable[[], np.ndarray]
+    bad: list[BadRow] = dataclasses.field(default_factory=list)
+    num_rows: int = 0
+    _known_lines: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        self.num_rows = len(next(iter(self.columns.values()))) if self.columns else self.num_rows
+
+    def line(self, row: int) -> int:
+        """Where row `row` begins, counted from 1."""
+        if self._known_lines is None:
+            self._known_lines = self.lines()
+        return int(self._known_lines[row])
+
+    def without(self, rows: list[int]) -> "Block":
+        """The block less some rows."""
+        keep = np.ones(self.num_rows, bool)
+        keep[rows] = False
+        mask = pa.array(keep)
+        columns = {name: column.filter(mask) for name, column in self.columns.items()}
+        return Block(columns, self.is_text, lambda: self.lines()[keep], self.bad, int(keep.sum()))
+
+    def row_text(self, row: int) -> str:
+        """A row as readable text, for reports."""
+        if self.is_text:
+            return ",".join(str(column[row].as_py()) for column in self.columns.values())
+        return str({name: column[row].as_py() for name, column in self.columns.items()})
+
+
+def only_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,105 @@
+"""Evidence as sentences: everything that happened to values on their way, with the first place where it did."""
+
+from typing import NamedTuple
+
+from components.example_gen.evidence import Evidence, Place
+
+# From this share of numbers on, a text column looks like a number column that something got into.
+_MOSTLY_NUMBERS = 0.5
+
+
+class Finding(NamedTuple):
+    """One line of the report. `level` is "warning" (look at it) or "note" (good to know)."""
+
+    level: str
+    column: str
+    text: str
+
+
+def describe(column: str, seen: Evidence, kind: str, declared: str, files: list[str]) -> list[Finding]:
+    """What to tell about a column.
+
+    Args:
+      column: its name.
+      seen: the evidence of all of the data.
+      kind: what it was written as.
+      declared: the declared kind, or "".
+      files: file names, by source index.
+    """
+    describer = _Describer(column, seen, files)
+    describer.missing(kind)
+    if kind == "bytes" and not declared:
+        describer.became_text()
+    if kind in ("int", "float"):
+        describer.numbers(kind)
+    for text, count in sorted(seen.notes.items()):
+        describer.add("note", f"{text}: {count} values")
+    return describer.findings
+
+
+class _Describer:
+    def __init__(self, column: str, seen: Evidence, files: list[str]) -> None:
+        self.findings: list[Finding] = []
+        self._column = column
+        self._seen = seen
+        self._files = files
+
+    def add(self, level: str, text: str) -> None:
+        self.findings.append(Finding(level, self._column, text))
+
+    def missing(self, kind: str) -> None:
+        seen = self._seen
+        if kind == "none":
+            self.add("warning", "no row has a value")
+        if seen.blanked:
+            self.add("note", f"{seen.blanked} values are in the list of missing words{self._first('blanked')}: missing")
+        if seen.words and kind in ("int", "float"):
+            self.add("note", f"{seen.words} words among numbers mean missing{self._first('words')}: missing")
+
+    def became_text(self) -> None:
+        seen = self._seen
+        if seen.texts and seen.numbers:
+            level = "warning" if seen.numbers >= _MOSTLY_NUMBERS * (seen.numbers + seen.texts) else "note"
+            self.add(
+                level,
+                f"{seen.numbers} values are numbers and {seen.texts} are not{self._first('texts')}: "
+                "the whole column is bytes; declare its type, or add the word to na",
+            )
+        elif seen.bigs:
+            self.add(
+                "warning", f"{seen.bigs} whole numbers are beyond int64{self._first('bigs')}: the whole column is bytes"
+            )
+        elif seen.losses + seen.overflows:
+            self.add(
+                "warning",
+                f"{seen.losses + seen.overflows} numbers do not fit float32{self._first('losses', 'overflows')}: "
+                "the whole column is bytes",
+            )
+
+    def numbers(self, kind: str) -> None:
+        seen = self._seen
+        if kind == "float" and seen.ints and seen.floats:
+            self.add("note", f"{seen.ints} whole numbers among {seen.floats} others: the whole column is float")
+        if seen.zeros:
+            self.add(
+                "warning",
+                f"{seen.zeros} numbers have leading zeros{self._first('zeros')}, which are gone now; "
+                "if they are codes, declare the column as bytes",
+            )
+        if seen.losses:
+            self.add(
+                "warning",
+                f"{seen.losses} numbers have more digits than float32 keeps{self._first('losses')}; "
+                "declare the column as bytes, or set float_loss to bytes or fail",
+            )
+        if seen.overflows:
+            self.add(
+                "warning", f"{seen.overflows} numbers are too large for float32{self._first('overflows')}: infinite"
+            )
+
+    def _first(self, *whats: str) -> str:
+        for what in whats:
+            place: Place | None = self._seen.firsts.get(what)
+            if place is not None:
+                return f" (first: {place.value!r} at {self._files[place.source]}:{place.line})"
+        return ""

@@ -1,0 +1,46 @@
+"""One way to ask any format: which columns, which parts, which rows."""
+
+from collections.abc import Iterator
+
+from components.example_gen import columnar, csv_blocks, json_lines, tf_records
+from components.example_gen.blocks import Block, Span
+from components.example_gen.config import IngestConfig
+from components.example_gen.csv_dialect import Dialect, read_dialect
+from components.example_gen.sources import Source
+
+# A CSV file's dialect; of other files the column names, or None where only reading all of it tells them.
+Layout = Dialect | tuple[str, ...] | None
+
+
+def describe(source: Source, config: IngestConfig) -> Layout:
+    """What the head of a file says about the rest; raises IngestDataError for a file that cannot be read."""
+    if source.format == "csv":
+        return read_dialect(source, config)
+    if source.format in ("parquet", "arrow", "avro"):
+        return columnar.column_names(source)
+    return None
+
+
+def column_names(layout: Layout) -> tuple[str, ...] | None:
+    """The columns of a file, or None where only reading all of it tells them."""
+    return layout.columns if isinstance(layout, Dialect) else layout
+
+
+def plan(source: Source, layout: Layout, config: IngestConfig) -> Iterator[Span]:
+    """The parts of a file that can be read apart."""
+    if isinstance(layout, Dialect):
+        return csv_blocks.plan(source, layout, config)
+    if source.format == "jsonl":
+        return json_lines.plan(source, config)
+    return tf_records.plan(source) if source.format == "tfrecord" else columnar.plan(source)
+
+
+def read(source: Source, layout: Layout, span: Span, columns: tuple[str, ...], config: IngestConfig) -> Iterator[Block]:
+    """The rows of a part. `columns` spares columnar formats the reading of others; empty means all."""
+    if isinstance(layout, Dialect):
+        return csv_blocks.read(source, layout, span, config)
+    if source.format == "jsonl":
+        return json_lines.read(source, span, config)
+    if source.format == "tfrecord":
+        return tf_records.read(source, span)
+    return columnar.read(source, span, columns, config)
