@@ -21,16 +21,19 @@ _SCHEMA_RULES = {
 }
 
 
-def how_to_accept(finding: Finding, policy: GatePolicy) -> Finding:
-    """`finding` with its `accept`: a command for the schema's rules, an entry of the allow list for the others."""
+def how_to_accept(finding: Finding, policy: GatePolicy, data: str) -> Finding:
+    """`finding` with its `accept`: a command for the schema's rules, an entry of the allow list for the others.
+
+    `data` is the folder that the command would read.
+    """
     if finding.rule in _SCHEMA_RULES and finding.split != "serving" and finding.feature not in policy.enums:
-        return dataclasses.replace(finding, accept=_schema_command(finding, policy))
+        return dataclasses.replace(finding, accept=_schema_command(finding, policy, data))
     return dataclasses.replace(finding, accept=_allow_entry(finding))
 
 
-def _schema_command(finding: Finding, policy: GatePolicy) -> str:
-    feature, schema = shlex.quote(finding.feature), shlex.quote(policy.schema_file)
-    return f"sluice schema update --schema {schema} --feature {feature} --input DATA, then commit the schema"
+def _schema_command(finding: Finding, policy: GatePolicy, data: str) -> str:
+    arguments = ["--schema", policy.schema_file, "--input", data, "--feature", finding.feature]
+    return f"sluice schema update {shlex.join(arguments)}, then commit the schema"
 
 
 def _allow_entry(finding: Finding) -> str:

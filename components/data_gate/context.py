@@ -27,6 +27,8 @@ class GateInputs:
     anomalies: Mapping[str, anomalies_pb2.Anomalies] = dataclasses.field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """Split -> files of gzipped or plain TFRecords of tf.Examples, for what only rows can tell."""
+    source: str = "DATA"
+    """Where a person finds the data; only used to say how to accept it."""
     now: datetime.datetime = dataclasses.field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
 
 

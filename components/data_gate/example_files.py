@@ -12,12 +12,23 @@ BATCH_ROWS = 4096
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
+def is_tfrecord_file(path: str) -> bool:
+    """Whether the file begins with a whole TFRecord, gzipped or not; an empty file does not."""
+    try:
+        return next(_records(path).take(1).as_numpy_iterator(), None) is not None
+    except tf.errors.DataLossError:  # the checksum of what would be the first length is wrong
+        return False
+
+
 def record_batches(path: str) -> Iterator[np.ndarray]:
     """Batches of serialized records (object arrays of bytes) of one TFRecord file, in its order."""
+    yield from _records(path).batch(BATCH_ROWS).as_numpy_iterator()
+
+
+def _records(path: str) -> tf.data.Dataset:
     with tf.io.gfile.GFile(path, "rb") as file:
         compression = "GZIP" if file.read(2) == _GZIP_MAGIC else ""
-    data = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=1 << 20).batch(BATCH_ROWS)
-    yield from data.as_numpy_iterator()
+    return tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=1 << 20)
 
 
 def decode(records: Sequence[bytes] | np.ndarray) -> pa.RecordBatch:

@@ -72,6 +72,7 @@ def _read_inputs(input_dict: dict[str, list[types.Artifact]]) -> GateInputs:
         serving=next(iter(_statistics(input_dict.get("serving_statistics", [])).values()), None),
         anomalies=_anomalies(input_dict.get("anomalies", [])),
         examples=_example_files(input_dict.get("examples", [])),
+        source=input_dict["examples"][0].uri if input_dict.get("examples") else "DATA",
     )
 
 

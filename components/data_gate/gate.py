@@ -47,7 +47,7 @@ def judge(
     findings.sort(key=lambda finding: (order[finding.severity], finding.feature, finding.rule, finding.split))
     return Verdict(
         mode=policy.mode,
-        findings=tuple(how_to_accept(finding, policy) for finding in findings),
+        findings=tuple(how_to_accept(finding, policy, inputs.source) for finding in findings),
         not_checked=tuple(item for item in not_checked if policy.severity_of(item.rule) != catalog.IGNORE),
         splits={name: int(data.num_rows) for name, data in context.data_sets.items()},
     )

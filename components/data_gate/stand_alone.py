@@ -1,0 +1,90 @@
+"""The gate on folders, without a pipeline around it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow_data_validation as tfdv
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from components.data_gate import catalog
+from components.data_gate.config import Allowance, GatePolicy
+from components.data_gate.context import GateInputs
+from components.data_gate.csv_lines import add_lines
+from components.data_gate.data_folder import read_folder
+from components.data_gate.errors import GateConfigError
+from components.data_gate.finding import Verdict
+from components.data_gate.gate import judge
+from components.data_gate.serving_log import serving_batches
+from components.data_gate.statistics import statistics_of
+from components.example_gen.config import IngestConfig
+
+
+def validate(
+    *,
+    data: str,
+    schema_file: str,
+    baseline: str | None = None,
+    serving: str | None = None,
+    policy: Mapping[str, Any] | None = None,
+    ingest: Mapping[str, Any] | None = None,
+    allow: Sequence[str] = (),
+    scratch: str,
+) -> tuple[Verdict, GateInputs]:
+    """The verdict over the folder `data`, and what it was made from (for the page).
+
+    Args:
+      data: see `data_folder`.
+      schema_file: a Schema as text.
+      baseline: a folder like `data`, or one of statistics.
+      serving: a folder of logged requests.
+      policy: see GatePolicy.
+      ingest: see IngestConfig; used where `data` or `baseline` has to be ingested.
+      allow: FEATURE:RULE to accept this once.
+      scratch: a folder for intermediate files.
+
+    Raises:
+      GateConfigError: something named does not exist or cannot be read.
+    """
+    schema = load_schema(schema_file)
+    gate_policy = _policy(policy, schema_file, allow)
+    config = IngestConfig.from_dict(ingest or {}, "ingest")
+    folder = read_folder(data, schema, f"{scratch}/data", config)
+    before = read_folder(baseline, schema, f"{scratch}/baseline", config) if baseline else None
+    inputs = GateInputs(
+        schema=schema,
+        statistics=folder.statistics,
+        baseline=before.statistics if before else {},
+        serving=statistics_of(serving_batches(serving), schema) if serving else None,
+        examples=folder.examples,
+        source=data,
+    )
+    verdict = judge(inputs, gate_policy)
+    return (add_lines(verdict, data, config) if folder.ingested else verdict), inputs
+
+
+def load_schema(path: str) -> schema_pb2.Schema:
+    """The schema in the text file `path`."""
+    try:
+        return tfdv.load_schema_text(path)
+    except text_format.ParseError as error:
+        raise GateConfigError(f"{path}: not a Schema: {error}") from error
+    except Exception as error:
+        if type(error).__name__ in ("NotFoundError", "FileNotFoundError"):
+            message = f"{path}: no such file; `sluice schema infer` makes a first schema from data"
+            raise GateConfigError(message) from error
+        raise
+
+
+def _policy(mapping: Mapping[str, Any] | None, schema_file: str, allow: Sequence[str]) -> GatePolicy:
+    policy = GatePolicy.from_dict(mapping, "policy")
+    entries = []
+    for text in allow:
+        feature, _, rule = text.rpartition(":")
+        if not feature or rule not in catalog.RULES:
+            raise GateConfigError(
+                f"--allow {text}: expected FEATURE:RULE; rules are {', '.join(sorted(catalog.RULES))}"
+            )
+        entries.append(Allowance(feature=feature, rule=rule, until="9999-12-31", reason="--allow, this once"))
+    return dataclasses.replace(policy, schema_file=schema_file, allow=(*policy.allow, *entries))
