@@ -27,9 +27,16 @@ _POLL_S = 0.05
 
 
 class BaseFolder:
-    """One model's serving folder, with its lock, journal, staging area and the manifests of its versions."""
+    """One model's serving folder, with its lock, journal, staging area and the manifests of its versions.
 
-    def __init__(self, base: str, name: str) -> None:
+    Args:
+      base: the folder of all models.
+      name: the model's name.
+      nested: publish `<version>/<version>/`, for KServe, which wants a storage that holds version folders.
+    """
+
+    def __init__(self, base: str, name: str, *, nested: bool = False) -> None:
+        self._nested = nested
         self.path = pathlib.Path(base).absolute() / name
         self.state_path = self.path / ".sluice"
         self.journal = Journal(self.state_path / "journal.jsonl")
@@ -43,6 +50,17 @@ class BaseFolder:
 
     def version_path(self, version: int) -> pathlib.Path:
         return self.versions().get(version, self.path / str(version))
+
+    def model_path(self, version: int) -> pathlib.Path:
+        """The SavedModel of a published version."""
+        return self._inside(self.version_path(version), version)
+
+    def staged_model_path(self, version: int) -> pathlib.Path:
+        """The SavedModel of a version that is not published yet."""
+        return self._inside(self.staging_path(version), version)
+
+    def _inside(self, folder: pathlib.Path, version: int) -> pathlib.Path:
+        return folder / str(version) if self._nested else folder
 
     def staging_path(self, version: int) -> pathlib.Path:
         return self.state_path / "staging" / str(version)
@@ -72,14 +90,18 @@ class BaseFolder:
             os.close(descriptor)
 
     def reserve(self, version: int) -> pathlib.Path:
-        """Takes `version` by making its staging folder: exclusive even where locks do not reach (some NFS)."""
+        """Takes `version` by making its staging folder, exclusive even where locks do not reach (some NFS).
+
+        Returns the folder to copy the model into.
+        """
         staging = self.staging_path(version)
         try:
             with explained(self.path, f"reserve version {version}"):
                 staging.mkdir()
+                self.staged_model_path(version).mkdir(exist_ok=True)
         except FileExistsError:
             raise PushError(f"{staging} exists: another push is at work there; run this one again") from None
-        return staging
+        return self.staged_model_path(version)
 
     def check_space(self, needed: int) -> None:
         """Refuses before copying what cannot fit; 1 MiB stays for the journal and folders."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from components.pusher.errors import PushConfigError
+from components.pusher import settings
+from components.pusher.kubernetes_config import KubernetesConfig
 
 KINDS = ("folder", "model_config", "kserve", "deployment")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -20,8 +21,7 @@ class PushTarget:
     """
 
     base: str
-    """Folder that holds one folder per model; the model is published as `<base>/<name>/<version>`.
-    An object store URL (s3://, gs://, memory://) is accepted for kind "kserve" only."""
+    """Folder that holds one folder per model; the model is published as `<base>/<name>/<version>`."""
 
     name: str = "model"
     """The model's name: its folder under `base` and its name in the model server."""
@@ -70,32 +70,44 @@ class PushTarget:
     """kserve, deployment: the fields of KubernetesConfig (namespace, canary_percent, ...)."""
 
     def __post_init__(self) -> None:
-        _require(bool(self.base), "base", "must name the folder to publish under")
-        _require(self.kind in KINDS, "kind", f"must be one of {', '.join(KINDS)}; got {self.kind!r}")
-        _require(
+        settings.require(bool(self.base), "base", "must name the folder to publish under")
+        settings.require(self.kind in KINDS, "kind", f"must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        settings.require(
             bool(_NAME.fullmatch(self.name)) and not self.name.isdigit(),
             "name",
             f"must be letters, digits, '.', '_' or '-', and not a number alone; got {self.name!r}",
         )
-        _require(self.keep_versions >= 1, "keep_versions", f"must be at least 1; got {self.keep_versions}")
-        _require(
+        settings.require(self.keep_versions >= 1, "keep_versions", f"must be at least 1; got {self.keep_versions}")
+        settings.require(
             all(size >= 1 for size in self.warmup_batch_sizes) and len(self.warmup_batch_sizes) <= 100,
             "warmup_batch_sizes",
             f"must be at most 100 positive numbers; got {self.warmup_batch_sizes}",
         )
         for field in ("verify_timeout_s", "available_timeout_s", "probe_timeout_s"):
-            _require(getattr(self, field) > 0, field, f"must be positive; got {getattr(self, field)}")
-        _require(self.canary_probes >= 1, "canary_probes", f"must be at least 1; got {self.canary_probes}")
-        _require(
-            self.kind == "kserve" or "://" not in self.base,
+            settings.require(getattr(self, field) > 0, field, f"must be positive; got {getattr(self, field)}")
+        settings.require(self.canary_probes >= 1, "canary_probes", f"must be at least 1; got {self.canary_probes}")
+        settings.require(
+            "://" not in self.base,
             "base",
-            f"an object store ({self.base}) cannot be published to by a rename: use kind 'kserve', or a folder",
+            f"must be a folder, where one rename publishes; got {self.base}. An object store is named in "
+            "kubernetes.storage_uri (kind kserve)",
         )
-        _require(
-            self.kind != "model_config" or bool(self.servers and self.model_config_file),
+        settings.require(
+            self.kind not in ("model_config", "deployment") or bool(self.servers and self.model_config_file),
             "kind",
-            "'model_config' needs `servers` and `model_config_file`",
+            f"{self.kind!r} needs `servers` and `model_config_file`",
         )
+        cluster = self.cluster()
+        settings.require(
+            self.kind != "kserve" or bool(cluster.storage_uri), "kubernetes.storage_uri", "kind 'kserve' needs it"
+        )
+        settings.require(
+            self.kind != "deployment" or bool(cluster.claim), "kubernetes.claim", "kind 'deployment' needs it"
+        )
+
+    def cluster(self) -> KubernetesConfig:
+        """The typed form of `kubernetes`."""
+        return KubernetesConfig.from_dict(self.kubernetes)
 
     def to_json(self) -> str:
         """The target as one JSON object, keys sorted, so that equal targets are equal strings."""
@@ -108,38 +120,4 @@ class PushTarget:
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any], where: str = "push") -> "PushTarget":
         """Builds a target from parsed YAML or JSON; `where` names the place in messages."""
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        for key in mapping:
-            if key not in fields:
-                raise PushConfigError(f"{where}: unknown key {key!r}; allowed: {', '.join(sorted(fields))}")
-        values = {key: _convert(fields[key], value, f"{where}.{key}") for key, value in mapping.items()}
-        if "base" not in values:
-            raise PushConfigError(f"{where}: `base` is missing: the folder to publish under, e.g. build/serving")
-        try:
-            return cls(**values)
-        except PushConfigError as error:
-            raise PushConfigError(f"{where}.{error}") from None
-
-
-def _convert(field: dataclasses.Field, value: Any, where: str) -> Any:
-    """Checks a parsed value against the field's type; lists become tuples, ints pass for floats."""
-    kind = field.type if isinstance(field.type, type) else str(field.type)
-    if "tuple" in str(kind):
-        element = int if "int" in str(kind) else str
-        if not isinstance(value, (list, tuple)) or not all(type(item) is element for item in value):
-            raise PushConfigError(f"{where}: expected a list of {element.__name__}, got {value!r}")
-        return tuple(value)
-    if kind is float and type(value) in (int, float):
-        return float(value)
-    if "Mapping" in str(kind):
-        expected: type = dict
-    else:
-        expected = kind if isinstance(kind, type) else str
-    if type(value) is not expected:
-        raise PushConfigError(f"{where}: expected {expected.__name__}, got {value!r}")
-    return value
-
-
-def _require(condition: bool, field: str, message: str) -> None:
-    if not condition:
-        raise PushConfigError(f"{field}: {message}")
+        return settings.build(cls, mapping, where)

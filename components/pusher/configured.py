@@ -70,6 +70,12 @@ class ModelConfigFile:
             os.replace(partial, self._path)
         return config
 
+    def ensure_exists(self) -> None:
+        """A server does not start without its file."""
+        with self.locked():
+            if not self._path.exists():
+                self.write(None)
+
     def new_entry(self, versions: set[int], labels: Mapping[str, int]) -> model_server_config_pb2.ModelConfig:
         """An entry that serves exactly `versions`, with `labels`."""
         entry = self.entry() or model_server_config_pb2.ModelConfig(
@@ -173,7 +179,7 @@ class ConfiguredServers:
         return dict(entry.version_labels) if entry else {}
 
     def _golden(self, version: int) -> Any:
-        return read_golden(self._folder.version_path(version))
+        return read_golden(self._folder.model_path(version))
 
     def _apply(self, versions: set[int], labels: Mapping[str, int]) -> None:
         served = {label: version for label, version in labels.items() if version in versions}

@@ -72,7 +72,7 @@ class Deployer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.target = target
-        self.folder = BaseFolder(target.base, target.name)
+        self.folder = BaseFolder(target.base, target.name, nested=target.kind == "kserve")
         self.rollout: Rollout = rollout or Unobserved(self.folder)
         self._verify = verify
         self._boundary = boundary
@@ -142,7 +142,7 @@ class Deployer:
         with self._timed(State.VERIFIED):
             report = self._verify(staging, self.target)
             with explained(self.folder.path, "keep the model's manifest"):
-                content.fsync_tree(staging)
+                content.fsync_tree(self.folder.staging_path(version))
                 self.folder.write_manifest(version, _with_new_files(staging, manifest))
             self._boundary("before VERIFIED")
             self.folder.journal.append(version, State.VERIFIED, report=report)
@@ -245,7 +245,7 @@ class Deployer:
         as_trained = content.Manifest({path: file for path, file in manifest.files.items() if path not in added})
         if as_trained.digest != self.folder.journal.detail(live).get("digest"):
             return None
-        if not content.matches(source, as_trained) or not content.matches(self.folder.version_path(live), manifest):
+        if not content.matches(source, as_trained) or not content.matches(self.folder.model_path(live), manifest):
             return None
         return self._result(live, "unchanged")
 

@@ -43,7 +43,7 @@ class PolledServers(Unobserved):
             self._probe(live)
 
     def _probe(self, version: int) -> None:
-        self._servers.probe(read_golden(self._folder.version_path(version)), version=version)
+        self._servers.probe(read_golden(self._folder.model_path(version)), version=version)
 
     def _probe_default(self, version: int) -> None:
-        self._servers.probe(read_golden(self._folder.version_path(version)))
+        self._servers.probe(read_golden(self._folder.model_path(version)))

@@ -63,15 +63,8 @@ class Servers:
 
     def probe(self, golden: Golden | None, *, version: int | None = None, label: str = "", rounds: int = 1) -> None:
         """Asks every replica and compares the answers with the trainer's. Raises PushError."""
-        asked = f"version {version}" if version is not None else f"label {label!r}" if label else "the default version"
         for replica in self.replicas() * rounds:
-            try:
-                if golden is None:
-                    replica.check_metadata(self._target.name, version=version, label=label)
-                else:
-                    golden.compare(replica.predict(self._target.name, golden, version=version, label=label))
-            except (ReplicaError, GoldenError) as error:
-                raise PushError(f"{self._target.name}, {asked}, on {replica.address}: {error}") from None
+            probe(replica, self._target.name, golden, version=version, label=label)
 
     def _not_available(self, version: int) -> Iterator[str]:
         for replica in self.replicas():
@@ -93,6 +86,18 @@ class Servers:
                 f"version {version} of {self._target.name} failed to load on {replica.address}: {status.error}"
             )
         return status.state
+
+
+def probe(replica: Replica, name: str, golden: Golden | None, *, version: int | None = None, label: str = "") -> None:
+    """Asks one replica the golden examples, or, without any, for its signatures. Raises PushError."""
+    asked = f"version {version}" if version is not None else f"label {label!r}" if label else "the default version"
+    try:
+        if golden is None:
+            replica.check_metadata(name, version=version, label=label)
+        else:
+            golden.compare(replica.predict(name, golden, version=version, label=label))
+    except (ReplicaError, GoldenError) as error:
+        raise PushError(f"{name}, {asked}, on {replica.address}: {error}") from None
 
 
 def resolve(address: str) -> list[str]:

@@ -16,7 +16,17 @@ def make_deployer(target: PushTarget, **overrides: Any) -> Deployer:
 
 def make_rollout(target: PushTarget) -> Rollout:
     """The servers' side of a deployment to `target`. Imports what that side needs, and no more."""
-    folder = BaseFolder(target.base, target.name)
+    folder = BaseFolder(target.base, target.name, nested=target.kind == "kserve")
+    if target.kind == "kserve":
+        from components.pusher.kserve import KServe
+        from components.pusher.kube_api import KubernetesApi
+
+        return KServe(target, folder, KubernetesApi(target.cluster()))
+    if target.kind == "deployment":
+        from components.pusher.kube_api import KubernetesApi
+        from components.pusher.kube_deployment import KubernetesDeployment
+
+        return KubernetesDeployment(target, folder, Servers(target), KubernetesApi(target.cluster()))
     if target.kind == "model_config":
         from components.pusher.configured import ConfiguredServers
 
