@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 
 from aiohttp import web
@@ -9,7 +10,9 @@ from aiohttp import web
 from modules.serving.rest_api import Reply, RestApi, error_reply
 from modules.serving.status import ServingUsageError
 
+_LOG = logging.getLogger(__name__)
 _KEEP_ALIVE_SECONDS = 75.0
+_CLEANUP_SECONDS = 2.0  # for writing the last answers, once every request has one
 _MAX_WAITING = 1024  # requests taken in at a time; beyond them the answer is 503 and not an ever longer queue
 
 
@@ -42,7 +45,9 @@ class RestServer:
         self._body_seconds = body_seconds
         self._drain_seconds = drain_seconds
         self._pool = concurrent.futures.ThreadPoolExecutor(workers, thread_name_prefix="rest")
-        self._waiting = 0
+        self._waiting = 0  # requests in flight; this and the two below belong to the loop's thread
+        self._draining = False
+        self._idle = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rest-loop", daemon=True)
         self._runner: web.AppRunner | None = None
@@ -70,27 +75,45 @@ class RestServer:
             handle_signals=False,
             access_log=None,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
-            shutdown_timeout=self._drain_seconds,
+            shutdown_timeout=_CLEANUP_SECONDS,
         )
         await self._runner.setup()
+        self._site = web.TCPSite(self._runner, self._host, self._port)
         try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            await self._site.start()
         except OSError as error:
             raise ServingUsageError(f"cannot listen on {self._host}:{self._port}: {error.strerror or error}") from None
         return self._runner.addresses[0][1]
 
     async def _stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._runner is None:
+            return
+        self._draining = True
+        if self._runner.sites:
+            await self._site.stop()
+        # aiohttp's own cleanup stops reading from connections at once: a body that is still arriving would be lost.
+        try:
+            async with asyncio.timeout(self._drain_seconds):
+                while self._waiting:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            _LOG.warning("%d requests were not answered within %g s", self._waiting, self._drain_seconds)
+        await self._runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.Response:
         if self._waiting >= _MAX_WAITING:
             return _response(error_reply(503, f"overloaded: {_MAX_WAITING} requests are waiting already"))
         self._waiting += 1
         try:
-            return _response(await self._reply(request))
+            response = _response(await self._reply(request))
+            if self._draining:
+                response.force_close()  # the next request of this client belongs on another server
+            return response
         finally:
             self._waiting -= 1
+            if not self._waiting:
+                self._idle.set()
 
     async def _reply(self, request: web.Request) -> Reply:
         try:

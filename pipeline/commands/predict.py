@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 import sys
 from typing import Any
@@ -30,8 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one answer for each row."""
+    from pipeline.quiet import NativeLogs
+
+    native_logs = None if args.debug else NativeLogs()
+    try:
+        return _predict(args)
+    finally:
+        if native_logs:
+            native_logs.restore()
+
+
+def _predict(args: argparse.Namespace) -> int:
     from modules.serving import example_rows, predictor
 
+    logging.getLogger("tensorflow").setLevel(logging.INFO if args.debug else logging.WARNING)
     version = predictor.latest_version(args.base) if args.version is None else args.version
     version_dir = os.path.join(args.base, str(version))
     if not os.path.isdir(version_dir):

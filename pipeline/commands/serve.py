@@ -44,9 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C, then drain."""
+    from pipeline.quiet import NativeLogs
+
+    native_logs = None if args.debug else NativeLogs()
+    try:
+        return _serve(args)
+    finally:
+        if native_logs:
+            native_logs.restore()
+
+
+def _serve(args: argparse.Namespace) -> int:
     from modules.serving.server import BANNER, ModelServer
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("tensorflow").setLevel(logging.INFO if args.debug else logging.WARNING)
     models, roots = _models(args)
     stopped = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -61,6 +61,7 @@ class TestServe:
             assert b"100 Continue" in connection.recv(1000), "the request is in flight"
             process.send_signal(signal.SIGTERM)
             wait_for_line(process, "draining")
+            wait_until_refused(host, int(port))
             connection.sendall(body)
             reply = b"".join(iter(lambda: connection.recv(1000), b""))
         assert reply.startswith(b"HTTP/1.1 200 ")
@@ -92,6 +93,14 @@ class TestServe:
         arguments = [argument.format(base=base) for argument in arguments]
         assert cli.main(["serve", *arguments, "--port", "0", "--grpc-port", "0"]) == 2
         assert reason in capsys.readouterr().err.splitlines()[-1]
+
+
+def wait_until_refused(host, port):
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=60).close()
+        except ConnectionError:
+            return
 
 
 def wait_for_line(process, text, stream=None):
