@@ -79,7 +79,7 @@ def _dex_login(client: httpx.Client, credentials: Credentials) -> None:
         query = urllib.parse.parse_qs(form.url.query.decode())
         data = {"req": query.get("req", [""])[0], "approval": "approve"}
         form = client.post(form.url, data=data, follow_redirects=True)
-    if "/dex/" in form.url.path or form.status_code >= 400:
+    if "/dex/" in form.url.path:
         raise KubeflowError(f"Dex did not let {credentials.dex_user} in: wrong password, or no such user")
     if not client.cookies:
         raise KubeflowError("Dex let the user in, but no session cookie came back; is the address the gateway's own?")

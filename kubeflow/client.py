@@ -227,7 +227,7 @@ class KubeflowClient:
         if response.status_code == 403:
             where = f"in namespace {namespace!r}" if namespace else "without --namespace"
             return f"{self._host}: you may not do this {where} ({reason}). Is it your profile's namespace?"
-        if response.status_code == 404 and "/apis/" in str(response.url) and "not found" not in reason.lower():
+        if response.status_code == 404 and reason == "Not Found":  # what a gateway says of a path that it does not know
             return f"{self._host} has no {response.url.path}: it is older than Kubeflow Pipelines 2.0, or no Kubeflow"
         if response.status_code == 404:
             return f"{self._host}: there is no such run or experiment ({reason})"

@@ -67,14 +67,14 @@ def _feature_row(feature: Any, num_examples: int) -> list[object]:
 
 
 def _anomalies(made: Any) -> str:
-    import tensorflow_data_validation as tfdv
+    from tensorflow_metadata.proto.v0 import anomalies_pb2
     from tfx.types import artifact_utils
 
     body = ""
     for split in artifact_utils.decode_split_names(made.split_names):
-        folder = artifact_utils.get_split_uris([made], split)[0]
-        for file in sorted(os.listdir(folder)):
-            anomalies = tfdv.load_anomalies_binary(os.path.join(folder, file))
+        folder = pathlib.Path(artifact_utils.get_split_uris([made], split)[0])
+        for file in sorted(folder.iterdir()):
+            anomalies = anomalies_pb2.Anomalies.FromString(file.read_bytes())
             rows = [[name, info.short_description, info.description] for name, info in anomalies.anomaly_info.items()]
             body += html_page.tag("h2", f"{split}: {len(rows)} anomalies")
             body += html_page.table(["feature", "what", "more"], rows) if rows else ""

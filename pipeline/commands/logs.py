@@ -9,7 +9,7 @@ HELP = "Show the logs of a run's steps on Kubeflow Pipelines."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="id of the run")
+    parser.add_argument("run_id", metavar="RUN", help="id of the run")
     parser.add_argument("step", metavar="STEP", nargs="?", help="name of a step (default: all that have failed or run)")
     submit.add_connection_arguments(parser)
 
@@ -19,16 +19,16 @@ def run(args: argparse.Namespace) -> int:
     from kubeflow.errors import KubeflowError
 
     with submit.connect(args) as client:
-        steps = kubeflow_client.tasks_of(client.run(args.run))
+        steps = kubeflow_client.tasks_of(client.run(args.run_id))
         names = ", ".join(step["name"] for step in steps) or "none yet"
         wanted = [step for step in steps if args.step == step["name"] or (not args.step and _interesting(step))]
         if args.step and not wanted:
-            raise KubeflowError(f"run {args.run} has no step {args.step!r}; it has {names}")
+            raise KubeflowError(f"run {args.run_id} has no step {args.step!r}; it has {names}")
         if not wanted:
             print(f"no step has failed or runs; steps: {names}", file=sys.stderr)
         for step in wanted:
             print(f"--- {step['name']} ({step['state'].lower()})", flush=True)
-            print(client.log(args.run, kubeflow_client.pod_names(step["pods"])), end="")
+            print(client.log(args.run_id, kubeflow_client.pod_names(step["pods"])), end="")
     return 0
 
 

@@ -12,7 +12,7 @@ _MARKS = {"SUCCEEDED": "done", "RUNNING": "runs", "PENDING": "waits", "FAILED": 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="id of the run")
+    parser.add_argument("run_id", metavar="RUN", help="id of the run")
     parser.add_argument("--wait", action="store_true", help="wait for the end; exit code 1 if it is not a good one")
     parser.add_argument("--deadline", type=float, default=24 * 3600.0, metavar="SECONDS", help="how long to wait")
     parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with submit.connect(args) as client:
-        state = follow(client, args.run, args.deadline) if args.wait else summary(client.run(args.run))
+        state = follow(client, args.run_id, args.deadline) if args.wait else summary(client.run(args.run_id))
     if args.json:
         print(json.dumps(state))
     else:

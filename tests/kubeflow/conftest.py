@@ -16,6 +16,6 @@ def _load(name: str) -> None:
     spec.loader.exec_module(module)
 
 
-for _name in ("kfp_conditions", "kfp_driver", "kfp_launcher", "kfp_simulation", "stock_pipeline"):
+for _name in ("kfp_conditions", "kfp_driver", "kfp_launcher", "kfp_simulation", "kfp_server", "stock_pipeline"):
     if _name not in sys.modules and (HERE / f"{_name}.py").is_file():
         _load(_name)
