@@ -76,9 +76,11 @@ class RecordInput:
         replicas: ReplicaPlacement,
         *,
         training: bool,
+        largest: Callable[[int], int] = lambda number: number,
     ):
+        """`largest` returns the largest of all workers' numbers; only sharding by file asks."""
         self._config, self._replicas, self._training = config, replicas, training
-        self._parse = parse
+        self._parse, self._largest = parse, largest
         self._all_files = files
         self.sharding = choose_sharding(config, len(files.paths), replicas.num_workers) if training else "data"
         if self.sharding == "file":
@@ -111,18 +113,14 @@ class RecordInput:
                 raise TrainingDataError(f"the files hold no examples: {', '.join(self._files.paths)}")
         return self._count
 
-    def num_batches(self, agree: Callable[[int], int] | None = None) -> int:
-        """Global batches in one epoch.
-
-        Args:
-          agree: for sharding by file, returns the largest of all workers' numbers. Called once.
-        """
+    def num_batches(self) -> int:
+        """Global batches in one epoch; with sharding by file, all workers must make the first call together."""
         if self._num_batches is None:
             count = self.count()
             whole, rest = divmod(count, self._read_batch)
             batches = whole + (1 if rest and not (self._config.drop_remainder and self._training) else 0)
-            if self.sharding == "file" and agree is not None:
-                batches = agree(batches)
+            if self.sharding == "file":
+                batches = self._largest(batches)
             if not batches:
                 raise TrainingDataError(
                     f"{count} examples are less than one global batch of {self.global_batch} and drop_remainder is set"
@@ -132,7 +130,10 @@ class RecordInput:
 
     def training_batches(self, start: int = 0) -> tf.data.Dataset:
         """Endless replica batches, beginning at global batch number `start` of the whole training."""
-        epoch, skip = divmod(start, self.num_batches()) if start else (0, 0)
+        # Whatever the traced functions below need to know is found out before, eagerly.
+        epoch, skip = divmod(start, self.num_batches()) if start or self.sharding == "file" else (0, 0)
+        if self._config.cache:
+            self._load()
         epochs = tf.data.Dataset.range(epoch, _FOREVER)
         first = tf.constant(epoch, tf.int64)
 
@@ -229,11 +230,9 @@ class RecordInput:
     def _load(self) -> Any:
         """All parsed examples of this process as dense tensors."""
         if self._cached is None:
-            with tf.init_scope():
-                count = self.count()
-                records = tf.data.TFRecordDataset(list(self._files.paths), self._files.compression)
-                parsed = records.batch(4096).map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
-                self._cached = _concatenate(list(parsed), count)
+            records = tf.data.TFRecordDataset(list(self._files.paths), self._files.compression)
+            parsed = records.batch(4096).map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
+            self._cached = _concatenate(list(parsed), self.count())
         return self._cached
 
 

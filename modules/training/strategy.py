@@ -49,6 +49,12 @@ def communication_options(config: TrainingConfig) -> tf.distribute.experimental.
     )
 
 
+def largest_of_all_workers(strategy: tf.distribute.Strategy, number: int) -> int:
+    """The largest of the numbers with which all workers call this at the same time."""
+    mine = strategy.run(lambda: tf.constant([number], tf.int64))
+    return int(tf.reduce_max(strategy.gather(mine, axis=0)))
+
+
 def build_strategy(config: TrainingConfig, cluster: ClusterSpec) -> tf.distribute.Strategy:
     """Builds the strategy; for several workers this process starts to listen for its peers here.
 

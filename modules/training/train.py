@@ -1,6 +1,7 @@
 """`train`: a whole training in one call from a TFX `run_fn`."""
 
 import dataclasses
+import functools
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from modules.training.records import find_files
 from modules.training.serving import OutputsFn, ServingModule
 from modules.training.session import Session, build_session, weights_of
 from modules.training.step import per_example_loss
-from modules.training.strategy import build_strategy
+from modules.training.strategy import build_strategy, largest_of_all_workers
 from modules.training.telemetry import say
 from modules.training.transform import ModelData, read_model_data
 from modules.training.watchdog import Watchdog
@@ -127,7 +128,8 @@ class _Training:
         set_policy(config.precision)
         try:
             replicas = placement(strategy, self.cluster.worker_rank)
-            train_data = RecordInput(train_files, parse, config, replicas, training=True)
+            largest = functools.partial(largest_of_all_workers, strategy)
+            train_data = RecordInput(train_files, parse, config, replicas, training=True, largest=largest)
             eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
             with translated(self.cluster, train_files):
                 session = build_session(

@@ -1,5 +1,7 @@
 """Real inputs for the engine's tests: a transform graph and TFRecords made by tf.Transform, once per session."""
 
+import importlib.util
+import sys
 import types
 from pathlib import Path
 
@@ -104,6 +106,15 @@ def trips(tmp_path_factory) -> types.SimpleNamespace:
         train_size=300,
         eval_size=100,
     )
+
+
+@pytest.fixture(scope="session")
+def gang():
+    """`gang(program, arguments, num_workers)`: see gang.py, which tests cannot import because tests are no package."""
+    spec = importlib.util.spec_from_file_location("training_gang", Path(__file__).with_name("gang.py"))
+    module = sys.modules["training_gang"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.gang
 
 
 @pytest.fixture
