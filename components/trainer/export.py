@@ -13,7 +13,7 @@ def exists(uri: str) -> bool:
 
 def clear_staging(spec: TrainingSpec) -> None:
     """Removes what an earlier attempt, or a task that is not the chief, has exported."""
-    _remove(os.path.join(spec.model_dir, STAGING_DIR))
+    remove(os.path.join(spec.model_dir, STAGING_DIR))
 
 
 def publish(spec: TrainingSpec) -> None:
@@ -23,12 +23,13 @@ def publish(spec: TrainingSpec) -> None:
     for destination in (spec.fn_args["eval_model_dir"], spec.fn_args["serving_model_dir"]):
         source = os.path.join(staging, os.path.basename(destination))
         if exists(source):
-            _remove(destination)
+            remove(destination)
             _rename(source, destination)
     clear_staging(spec)
 
 
-def _remove(uri: str) -> None:
+def remove(uri: str) -> None:
+    """Removes a folder, if it is there."""
     if exists(uri):
         _fileio().rmtree(uri) if "://" in uri else shutil.rmtree(uri)
 

@@ -1,57 +1,84 @@
 """Which of several failures was the cause: one task raises, and its peers fail a moment later for that reason."""
 
+import dataclasses
 import json
-from collections.abc import Sequence
+import os
+import pathlib
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from components.trainer import exit_codes
 from components.trainer.job import JobResult
-from components.trainer.training_spec import TrainingSpec
-from components.trainer.worker_process import WorkerProcess
+
+# On Kubernetes: the file whose contents become part of the pod's status, 4096 bytes at most.
+TERMINATION_LOG_VARIABLE = "SLUICE_TERMINATION_LOG"
+_MAX_TEXT = 1500
 
 
-def explain(
-    spec: TrainingSpec, ended: Sequence[WorkerProcess], attempt: int, was_cancelled: bool, timed_out: bool
-) -> JobResult:
-    """The result of one attempt, from the tasks that ended, in the order in which they did."""
-    failed = [worker for worker in ended if worker.exit_code != exit_codes.DONE]
-    if was_cancelled:
-        return JobResult(exit_code=exit_codes.PREEMPTED, message="training was cancelled", num_restarts=attempt)
-    if timed_out:
-        return JobResult(
-            exit_code=exit_codes.FAILED,
-            message="training took longer than cluster.deadline_seconds and was stopped",
-            num_restarts=attempt,
-        )
-    if not failed:
-        return JobResult(exit_code=exit_codes.DONE, message="training is done", num_restarts=attempt)
-    records = {worker.task: _record(spec, worker) for worker in failed}
-    cause = min(failed, key=lambda worker: _rank(worker, records[worker.task], failed))
-    return _result(cause, records[cause.task], attempt)
+@dataclasses.dataclass(frozen=True)
+class EndedTask:
+    """A task that has ended. `record` is what it left about its failure, if it could."""
+
+    task: str
+    exit_code: int
+    record: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def _record(spec: TrainingSpec, worker: WorkerProcess) -> dict:
-    path = spec.failure_path(worker.task)
+def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> None:
+    """Leaves the reason where the step looks for it, whole or not at all; called where `error` is handled."""
+    record = {
+        "time": time.time(),
+        "exit_code": exit_code,
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": traceback.format_exc(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record), encoding="utf-8")
+    partial.rename(path)
+    if termination_log := os.environ.get(TERMINATION_LOG_VARIABLE):
+        short = record | {"message": str(error)[:_MAX_TEXT], "traceback": traceback.format_exc()[-_MAX_TEXT:]}
+        pathlib.Path(termination_log).write_text(json.dumps(short), encoding="utf-8")
+
+
+def read_record(path: pathlib.Path) -> dict[str, Any]:
+    """What a worker wrote about its failure; empty where it had no time to."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def _rank(worker: WorkerProcess, record: dict, failed: Sequence[WorkerProcess]) -> tuple:
-    """Lowest first: what cannot be repaired, then crashes and kills, then those that only lost a peer."""
-    code = worker.exit_code
-    assert code is not None
-    kind = 0 if not exit_codes.is_retryable(code) else 2 if code == exit_codes.PEER_LOST else 1
-    return kind, record.get("time", float("inf")), failed.index(worker)
-
-
-def _result(cause: WorkerProcess, record: dict, attempt: int) -> JobResult:
-    assert cause.exit_code is not None
-    name = cause.task.replace("-", " ")
-    reason = f"{name} {exit_codes.describe(cause.exit_code)}"
-    if record:
-        summary = " ".join(str(record["message"]).split())
-        reason = f"{name}: {record['type']}: {summary}"
+def explain(ended: Sequence[EndedTask], num_restarts: int) -> JobResult:
+    """The result of one attempt, from the tasks that ended, in the order in which they did."""
+    failed = [task for task in ended if task.exit_code != exit_codes.DONE]
+    if not failed:
+        return JobResult(exit_code=exit_codes.DONE, message="training is done", num_restarts=num_restarts)
+    cause = min(failed, key=lambda task: _rank(task, failed.index(task)))
+    reason = f"{cause.task.replace('-', ' ')} {exit_codes.describe(cause.exit_code)}"
+    if cause.record:
+        summary = " ".join(str(cause.record["message"]).split())
+        reason = f"{cause.task.replace('-', ' ')}: {cause.record['type']}: {summary}"
     return JobResult(
         exit_code=cause.exit_code,
         message=reason,
-        details=record.get("traceback", ""),
-        num_restarts=attempt,
+        details=str(cause.record.get("traceback", "")),
+        num_restarts=num_restarts,
     )
+
+
+def cancelled(num_restarts: int) -> JobResult:
+    """The result of a job that was asked to stop."""
+    return JobResult(exit_code=exit_codes.PREEMPTED, message="training was cancelled", num_restarts=num_restarts)
+
+
+def too_late(num_restarts: int) -> JobResult:
+    """The result of a job that was still running at its deadline."""
+    message = "training took longer than cluster.deadline_seconds and was stopped"
+    return JobResult(exit_code=exit_codes.FAILED, message=message, num_restarts=num_restarts)
+
+
+def _rank(task: EndedTask, position: int) -> tuple[int, float, int]:
+    """Lowest first: what cannot be repaired, then crashes and kills, then those that only lost a peer."""
+    kind = 0 if not exit_codes.is_retryable(task.exit_code) else 2 if task.exit_code == exit_codes.PEER_LOST else 1
+    return kind, task.record.get("time", float("inf")), position

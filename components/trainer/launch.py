@@ -6,11 +6,11 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from components.trainer import export
+from components.trainer import backends, export
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.errors import TrainingConfigError, TrainingError
 from components.trainer.job import Job, JobResult
-from components.trainer.local_job import LocalJob
+from components.trainer.staging import stage_out
 from components.trainer.training_spec import TrainingSpec
 
 
@@ -22,22 +22,25 @@ def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
       TrainingConfigError: it could not be started as configured.
     """
     try:
-        spec.write()
-        job = LocalJob(spec, cluster)
+        prepared = backends.prepare(spec, cluster)
     except OSError as error:
         raise TrainingConfigError(
             f"cannot write to {error.filename or spec.job_dir} ({error.strerror}); training needs a folder there"
         ) from error
+    if prepared.note:
+        print(prepared.note, file=sys.stderr, flush=True)
     try:
-        with _cancelled_by_sigterm(job):
-            job.submit()
-            result = _run(job)
+        with _cancelled_by_sigterm(prepared.job):
+            prepared.job.submit()
+            result = _run(prepared.job)
         if not result.is_done:
             raise _failure(result, cluster)
-        export.publish(spec)
+        export.publish(prepared.spec)
+        if prepared.spec is not spec:
+            stage_out(spec, prepared.spec)
         return result
     except BaseException:
-        export.clear_staging(spec)
+        export.clear_staging(prepared.spec)
         raise
 
 

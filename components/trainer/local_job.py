@@ -1,6 +1,7 @@
 """The training cluster as processes on this machine, restarted together until done or the budget is spent."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import queue
@@ -9,9 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-from components.trainer import cluster_environment, exit_codes, export, ports
+from components.trainer import cluster_environment, exit_codes, ports
 from components.trainer.cluster_config import ClusterConfig
-from components.trainer.failure import explain
+from components.trainer.failure import EndedTask, cancelled, explain, read_record, too_late
 from components.trainer.job import JobResult
 from components.trainer.log_book import LogBook
 from components.trainer.training_spec import TrainingSpec
@@ -71,7 +72,8 @@ class LocalJob:
             if result.is_done or not exit_codes.is_retryable(result.exit_code) or self._is_over():
                 return result
             if attempt == self._cluster.max_restarts:
-                return _with_note(result, f"gave up after {attempt} restarts (cluster: max_restarts)")
+                note = f"gave up after {attempt} restarts (cluster: max_restarts)"
+                return dataclasses.replace(result, message=f"{result.message}; {note}")
             delay = min(self._cluster.restart_backoff_seconds * 2**attempt, self._cluster.max_restart_backoff_seconds)
             attempt += 1
             self._log.append(
@@ -79,7 +81,7 @@ class LocalJob:
             )
             self._sleep(delay)
             if self._is_over():
-                return explain(self._spec, [], attempt, was_cancelled=self._cancels > 0, timed_out=True)
+                return cancelled(attempt) if self._cancels else too_late(attempt)
 
     def _is_over(self) -> bool:
         return self._cancels > 0 or time.monotonic() >= self._deadline
@@ -90,7 +92,6 @@ class LocalJob:
             self._events.get(timeout=max(0.0, min(seconds, self._deadline - time.monotonic())))
 
     def _run_gang(self, attempt: int) -> JobResult:
-        export.clear_staging(self._spec)
         counts = self._cluster.task_counts()
         tasks = [(kind, index) for kind, count in counts.items() for index in range(count)]
         num_servers = sum(count for kind, count in counts.items() if kind != "evaluator")
@@ -120,11 +121,11 @@ class LocalJob:
 
     def _watch(self, workers: list[WorkerProcess], events: queue.SimpleQueue, attempt: int) -> JobResult:
         """Waits for the gang to end, one way or another."""
-        ended: list[WorkerProcess] = []  # in the order in which they ended
+        ended: list[EndedTask] = []  # in the order in which they ended
         kill_at = self._deadline
         was_told = 0
         awaited = _awaited(workers)
-        while not awaited <= {worker.task for worker in ended}:
+        while not awaited <= {task.task for task in ended}:
             if self._cancels > was_told:
                 for worker in workers:
                     worker.terminate() if self._cancels == 1 else worker.kill()
@@ -136,14 +137,16 @@ class LocalJob:
                 break
             if worker is None:
                 continue
-            ended.append(worker)
+            assert worker.exit_code is not None
+            ended.append(EndedTask(worker.task, worker.exit_code, read_record(self._spec.failure_path(worker.task))))
             if worker.exit_code != exit_codes.DONE:
                 # After a lost peer the others take a while to notice; after an error of its own nobody else matters.
                 is_cause = not exit_codes.is_retryable(worker.exit_code)
                 patience = min(1.0, self._cluster.peer_exit_seconds) if is_cause else self._cluster.peer_exit_seconds
                 kill_at = min(kill_at, time.monotonic() + patience)
-        timed_out = self._deadline <= time.monotonic()
-        return explain(self._spec, ended, attempt, was_cancelled=was_told > 0, timed_out=timed_out)
+        if was_told and not (ended and all(task.exit_code == exit_codes.DONE for task in ended)):
+            return cancelled(attempt)
+        return too_late(attempt) if self._deadline <= time.monotonic() else explain(ended, attempt)
 
     def _environment(self, addresses: dict[str, list[str]], kind: str, index: int) -> dict[str, str]:
         env = dict(os.environ)
@@ -179,7 +182,3 @@ def _awaited(workers: list[WorkerProcess]) -> set[str]:
 
 def _timeout(until: float) -> float | None:
     return None if until == float("inf") else max(0.0, until - time.monotonic())
-
-
-def _with_note(result: JobResult, note: str) -> JobResult:
-    return JobResult(exit_code=result.exit_code, message=f"{result.message}; {note}", details=result.details)

@@ -9,12 +9,11 @@ import json
 import os
 import pathlib
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
-from components.trainer import cluster_environment, exit_codes, export, parent_watch
+from components.trainer import cluster_environment, exit_codes, export, failure, parent_watch
 from components.trainer.fn_args import make_fn_args
 from components.trainer.training_spec import TrainingSpec
 
@@ -38,12 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         if code not in (exit_codes.DONE, exit_codes.PREEMPTED):
-            _record_failure(spec.failure_path(task), error, code)
+            failure.write_record(spec.failure_path(task), error, code)
         return code
     except BaseException as error:
         traceback.print_exc()
         code = _exit_code(error, is_distributed=len(task_types) > 0 and "TF_CONFIG" in os.environ)
-        _record_failure(spec.failure_path(task), error, code)
+        failure.write_record(spec.failure_path(task), error, code)
         return code
 
 
@@ -56,6 +55,7 @@ def _task() -> tuple[str, int, list[str]]:
 def _train(spec: TrainingSpec, export_name: str, must_export: bool) -> None:
     run_fn = _load(spec.run_fn)
     staging = spec.staging_dir(export_name)
+    export.remove(staging)  # what an attempt before this one has left
     serving_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["serving_model_dir"]).name)
     eval_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["eval_model_dir"]).name)
     run_fn(make_fn_args(spec, serving_model_dir, eval_model_dir))
@@ -84,21 +84,6 @@ def _exit_code(error: BaseException, is_distributed: bool) -> int:
     if is_distributed and type(error).__name__ in _PEER_ERRORS and "tensorflow" in type(error).__module__:
         return exit_codes.PEER_LOST
     return exit_codes.FAILED
-
-
-def _record_failure(path: pathlib.Path, error: BaseException, code: int) -> None:
-    """Leaves the reason where the step looks for it, whole or not at all."""
-    record = {
-        "time": time.time(),
-        "exit_code": code,
-        "type": type(error).__name__,
-        "message": str(error),
-        "traceback": traceback.format_exc(),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(record), encoding="utf-8")
-    partial.rename(path)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from components.trainer import heartbeat
+from components.trainer import failure, heartbeat
 from components.trainer.kubernetes.config import REQUIRED
 from components.trainer.kubernetes.job_spec import JOB_LABEL, PORT, KubernetesJobSpec
 
@@ -88,6 +88,7 @@ def _env(job: KubernetesJobSpec, hosts: str) -> list[dict[str, Any]]:
         "SLUICE_WORKER_HOSTS": hosts,
         "SLUICE_WORKER_PORT": str(PORT),
         heartbeat.FILE_VARIABLE: "/tmp/last-step",
+        failure.TERMINATION_LOG_VARIABLE: "/dev/termination-log",
         **job.env,
     }
     variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in env.items()]
