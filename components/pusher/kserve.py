@@ -21,7 +21,7 @@ from components.pusher.servers import probe
 
 _API_VERSION = "serving.kserve.io/v1beta1"
 _KIND = "InferenceService"
-_POLL_S = 0.5
+_POLL_S = 0.2
 _LATEST_TAG = "latest"
 
 

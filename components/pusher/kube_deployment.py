@@ -13,7 +13,7 @@ from components.pusher.journal import State
 from components.pusher.kube_api import KubernetesApi
 from components.pusher.servers import Servers
 
-_POLL_S = 0.5
+_POLL_S = 0.2
 
 
 class KubernetesDeployment(ConfiguredServers):
