@@ -42,3 +42,12 @@ lock: setup ## resolve requirements/*.in again
 bench-pipeline: setup ## the whole pipeline against the stock one, 15,002 and 300,040 rows
 	$(BIN)/python benchmarks/pipeline.py
 
+
+.PHONY: bench-serve
+bench-serve: setup ## batching against none, overhead over a bare call, KServe's Python server, a 1 GB push
+	$(BIN)/python benchmarks/serve.py $(ARGS)
+
+.PHONY: e2e-serving
+e2e-serving: setup ## the API tests against TensorFlow Serving itself; IMAGE=tensorflow/serving:2.19.1
+	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-serving IMAGE=tensorflow/serving:2.19.1" >&2; exit 2; }
+	SLUICE_SERVING_IMAGE="$(IMAGE)" $(BIN)/pytest tests/modules/serving/test_rest.py tests/modules/serving/test_grpc.py -m docker $(ARGS)
