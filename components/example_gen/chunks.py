@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen import arrow_values, features, kinds, pieces, readers, splitting
+from components.example_gen import arrow_values, encoding, kinds, pieces, readers, splitting
 from components.example_gen.blocks import BadRow, Block, Span
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestDataError
@@ -61,6 +61,7 @@ class Outcome:
       kinds: the kind each column was written as; where blocks differ, "mixed".
       evidence: per column.
       pieces: what was staged.
+      hashes: (split, file of row hashes), where splits are by file.
       rows: good rows.
       num_bad_rows: refused rows; `bad_rows` has the first of them.
       error: instead of everything else, why the chunk cannot be ingested.
@@ -72,6 +73,7 @@ class Outcome:
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
     evidence: dict[str, Evidence] = dataclasses.field(default_factory=dict)
     pieces: list[Piece] = dataclasses.field(default_factory=list)
+    hashes: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     rows: int = 0
     num_bad_rows: int = 0
     bad_rows: list[BadRow] = dataclasses.field(default_factory=list)
@@ -208,12 +210,14 @@ class _Worker:
             columns, config.split, self._chunk.source.split, self._chunk.source.name, block.line
         )
         self._tick("split")
-        records = np.empty(block.num_rows, object)
-        records[:] = features.encode(columns)
+        if config.split.by == "files":
+            hashes = splitting.row_hashes(columns, config.split.seed)
+            self._outcome.hashes.append((int(split_of[0]), self._pieces.keep_hashes(hashes)))
+        records = encoding.encode(columns)
         self._tick("encode")
         for split in range(len(config.split.names)):
             for part, rows in self._pieces.parts(np.flatnonzero(split_of == split)):
-                framed = features.frame(records[rows].tolist())
+                framed = encoding.frame(records.take(pa.array(rows)))
                 self._tick("frame")
                 self._pieces.add(split, part, framed, len(rows))
                 self._tick("compress")

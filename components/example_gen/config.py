@@ -33,6 +33,8 @@ class SplitConfig:
       time_column: a number, ISO date or timestamp column.
       cuts: for "time": split name to the first value that is NOT in it any more, ascending; the last split has None.
       files: for "files": split name to a glob, relative to the input folder.
+      duplicates: for "files", what to do about equal rows in two splits: "warn" or "fail". The other rules keep equal
+        rows together.
       seed: another seed, another division; the same seed, the same one.
     """
 
@@ -42,10 +44,12 @@ class SplitConfig:
     time_column: str = ""
     cuts: Mapping[str, str | int | float | None] = dataclasses.field(default_factory=dict)
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    duplicates: str = "warn"
     seed: int = 0
 
     def __post_init__(self) -> None:
         _choice("split.by", self.by, SPLIT_BY)
+        _choice("split.duplicates", self.duplicates, ("warn", "fail"))
         if self.by in ("row", "columns"):
             self._check_weights()
         if (self.by == "columns") != bool(self.columns):

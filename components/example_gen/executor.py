@@ -50,7 +50,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         logging.info("Ingesting %s (span %s, version %s)", ", ".join(patterns.values()), span, version)
         make_pipeline = self._make_beam_pipeline if self._beam_pipeline_args or self._make_beam_pipeline_fn else None
         result = ingest(
-            patterns, examples.uri, config, make_pipeline, lambda done: report.copy_quarantine(done, page.uri)
+            patterns, examples.uri, config, make_pipeline, lambda done, _: report.copy_quarantine(done, page.uri)
         )
 
         examples.split_names = artifact_utils.encode_split_names(config.split.names)

@@ -1,16 +1,13 @@
-"""Typed columns as tf.Example features, and rows as TFRecords."""
+"""A typed column as a tf.Example feature: any number of values in each row."""
 
 import dataclasses
-import struct
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from google_crc32c import value as crc32c
 
 FEATURE_KINDS = {"int": "int64_list", "float": "float_list", "bytes": "bytes_list", "none": "none"}
 _VALUE_TYPES = {"int": pa.int64(), "float": pa.float32(), "bytes": pa.large_binary(), "none": pa.large_binary()}
-_MASK_DELTA = 0xA282EAD8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,36 +49,3 @@ def scalar_column(kind: str, values: pa.Array, absent_nulls: bool = False) -> Co
         flat = pa.array([], pa.large_binary())
     absent = ~present if (absent_nulls or kind == "none") and not present.all() else None
     return Column(kind, flat.cast(_VALUE_TYPES[kind], safe=False), offsets, absent)
-
-
-def encode(columns: dict[str, Column]) -> list[bytes]:
-    """Serialized tf.Examples, one per row."""
-    from tfx_bsl.cc.tfx_bsl_extension.coders import RecordBatchToExamplesEncoder
-
-    arrays = []
-    for column in columns.values():
-        offsets = pa.array(column.offsets, pa.int64(), mask=None)
-        mask = pa.array(column.absent) if column.absent is not None else None
-        arrays.append(pa.LargeListArray.from_arrays(offsets, column.values, mask=mask))
-    batch = pa.RecordBatch.from_arrays(arrays, list(columns))
-    return RecordBatchToExamplesEncoder(None).Encode(batch)
-
-
-def frame(records: list[bytes]) -> bytes:
-    """TFRecord framing: length, masked CRC of the length, the record, masked CRC of the record."""
-    if not records:
-        return b""
-    lengths = np.fromiter(map(len, records), np.uint64, len(records))
-    packed = list(map(struct.Struct("<Q").pack, lengths.tolist()))
-    heads = _masked(np.fromiter(map(crc32c, packed), np.uint32, len(records)))
-    tails = _masked(np.fromiter(map(crc32c, records), np.uint32, len(records)))
-    parts: list[bytes] = [b""] * (4 * len(records))
-    parts[0::4] = packed
-    parts[1::4] = np.frombuffer(heads.tobytes(), "V4").tolist()
-    parts[2::4] = records
-    parts[3::4] = np.frombuffer(tails.tobytes(), "V4").tolist()
-    return b"".join(parts)
-
-
-def _masked(crc: np.ndarray) -> np.ndarray:
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK_DELTA)

@@ -58,6 +58,13 @@ class Writers:
         lines = [json.dumps({"file": name, **row._asdict()}, ensure_ascii=False) + "\n" for row in bad]
         self._writer(QUARANTINE, 0, False).add("".join(lines).encode(), len(bad))
 
+    def keep_hashes(self, hashes: np.ndarray) -> str:
+        """Stages row hashes (uint64) and returns where."""
+        path = f"{self._place}-hashes-{uuid.uuid4().hex[:8]}"
+        with storage.writing(path) as file:
+            file.write(hashes.tobytes())
+        return path
+
     def close(self) -> list[Piece]:
         """Completes all pieces."""
         return [writer.close() for _, writer in sorted(self._writers.items())]

@@ -9,8 +9,8 @@ from typing import Any
 from components.example_gen import report_page, storage
 from components.example_gen.config import IngestConfig
 from components.example_gen.features import FEATURE_KINDS
-from components.example_gen.ingest import Result
 from components.example_gen.pieces import QUARANTINE
+from components.example_gen.result import Result
 
 QUARANTINE_FILE = "quarantine.jsonl"
 

@@ -41,7 +41,7 @@ def plan(outcomes: list[Outcome], config: IngestConfig, staging: str) -> Iterato
             name = f"data_tfrecord-{number:05d}-of-{count:05d}{suffix}"
             rows = sum(piece.rows for piece in members)
             total = sum(piece.num_bytes for piece in members)
-            yield Shard(split, name, f"{staging}/Split-{split}/{name}", rows, total, tuple(members))
+            yield Shard(split, name, f"{staging}/whole/Split-{split}/{name}", rows, total, tuple(members))
 
 
 def _ordered(bins: list[list[Piece]], config: IngestConfig) -> list[list[Piece]]:

@@ -57,9 +57,14 @@ def run(args: argparse.Namespace) -> int:
     if span is not None:
         print(f"span {span}" + (f", version {version}" if version is not None else ""), file=sys.stderr)
     full = {split: os.path.join(base, pattern) if base else pattern for split, pattern in resolved.items()}
-    result = ingest(full, args.output, config, before_commit=lambda done: report.copy_quarantine(done, args.output))
-    content = report.write(result, args.output, config, span=span or 0, version=version)
-    _tell(content, args)
+    written: list[dict] = []
+
+    def write_report(result, folder: str) -> None:
+        report.copy_quarantine(result, folder)
+        written.append(report.write(result, folder, config, span=span or 0, version=version))
+
+    ingest(full, args.output, config, before_commit=write_report)
+    _tell(written[0], args)
     return 0
 
 
