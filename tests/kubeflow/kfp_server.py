@@ -54,7 +54,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.logs: dict[str, str] = {}
         """Log by pod."""
         self.requests: list[str] = []
-        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=lambda: self.serve_forever(poll_interval=0.02), daemon=True)
 
     @property
     def url(self) -> str:

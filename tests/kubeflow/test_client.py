@@ -254,7 +254,7 @@ def test_certificate_of_its_own(tmp_path, pipeline_file):
     with server:
         url = server.url.replace("http:", "https:")
         untrusting = client.KubeflowClient(client.Connection(host=url))
-        with untrusting, pytest.raises(KubeflowError, match="not trusted here .* --ca-file"):
+        with untrusting, pytest.raises(KubeflowError, match=r"not trusted here .* --ca-file"):
             untrusting.health()
         with client.KubeflowClient(client.Connection(host=url, ca_file=str(certificate))) as session:
             assert not session.health()["multi_user"]

@@ -1,0 +1,274 @@
+"""Compiling: goldens, determinism, and each construct that is rewritten."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+import pytest
+import yaml
+from kfp.pipeline_spec import pipeline_spec_pb2
+from tfx import v1 as tfx
+from tfx.dsl.component.experimental import placeholders
+
+from kubeflow import compiler, size
+from kubeflow.config import KubeflowConfig, OutcomeConfig, SecretConfig, StepConfig, TolerationConfig, VolumeConfig
+from kubeflow.errors import CompileError
+from pipeline.errors import ConfigError
+
+GOLDENS = pathlib.Path(__file__).parent / "goldens"
+CONFIG = KubeflowConfig(image="registry.example/sluice:1a2b3c4")
+FULL = KubeflowConfig(
+    image="registry.example/sluice@sha256:" + "0" * 64,
+    image_pull_secrets=("pull",),
+    model_registry="s3://bucket/registry",
+    default=StepConfig(
+        cpu_request="500m",
+        memory_limit="4Gi",
+        volumes=(VolumeConfig(claim="sluice", path="/mnt/sluice"),),
+        secrets=(SecretConfig(name="s3", env={"key": "AWS_ACCESS_KEY_ID"}, optional=True),),
+        env={"AWS_ENDPOINT_URL": "http://minio:9000"},
+    ),
+    steps={
+        "Trainer": {
+            "gpus": 2,
+            "node_selector": {"pool": "gpu"},
+            "tolerations": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+            "retries": 3,
+            "timeout_seconds": 7200,
+            "shared_memory": "2Gi",
+            "cache": False,
+            "labels": {"team": "ml"},
+        }
+    },
+    outcome=OutcomeConfig(webhook_secret="webhook", command=("mail", "-s", "run")),
+)
+
+
+def compiled(pipeline, config: KubeflowConfig = CONFIG) -> compiler.CompiledPipeline:
+    return compiler.compile_pipeline(pipeline, config)
+
+
+def task(result: compiler.CompiledPipeline, name: str) -> dict:
+    return result.pipeline_spec["root"]["dag"]["tasks"][name]
+
+
+def component(result: compiler.CompiledPipeline, name: str) -> dict:
+    return result.pipeline_spec["components"][f"comp-{name}"]
+
+
+def container(result: compiler.CompiledPipeline, name: str) -> dict:
+    return result.pipeline_spec["deploymentSpec"]["executors"][f"exec-{name}"]["container"]
+
+
+def plan(result: compiler.CompiledPipeline, name: str) -> dict:
+    return json.loads(container(result, name)["args"][1])
+
+
+@pytest.fixture(scope="module")
+def stock(sample_pipelines) -> compiler.CompiledPipeline:
+    return compiled(sample_pipelines.stock())
+
+
+@pytest.mark.parametrize(("name", "config"), [("stock", CONFIG), ("digits", CONFIG), ("stock-full", FULL)])
+def test_golden(sample_pipelines, name, config):
+    """Set SLUICE_UPDATE_GOLDENS=1 to write the goldens anew; then read the diff."""
+    made = compiled(getattr(sample_pipelines, name.partition("-")[0])(), config).to_yaml()
+    path = GOLDENS / f"{name}.yaml"
+    if os.environ.get("SLUICE_UPDATE_GOLDENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made)
+    assert made == path.read_text()
+
+
+def test_equal_pipelines_give_equal_bytes(sample_pipelines, stock):
+    again = compiled(sample_pipelines.stock())
+    assert again.to_yaml() == stock.to_yaml()
+    assert again.digest == stock.digest
+
+
+def test_every_type_is_a_title_and_every_executor_a_container(stock):
+    text = stock.to_yaml()
+    assert "instanceSchema" not in text
+    assert "lifecycle" not in text
+    assert "_task" not in yaml.safe_dump(stock.pipeline_spec["root"])
+    kinds = {kind for executor in stock.pipeline_spec["deploymentSpec"]["executors"].values() for kind in executor}
+    assert kinds == {"container"}
+
+
+def test_data_and_registry_are_parameters_with_defaults(stock):
+    assert stock.parameters == {
+        "data": "/mnt/data/taxi",
+        "infer_shape": 1.0,
+        "model_registry": "/mnt/sluice/registry/stock",
+    }
+
+
+def test_probe_runs_uncached_before_ingestion(stock):
+    assert task(stock, "csv-example-gen-probe")["cachingOptions"] == {}
+    source = task(stock, "csv-example-gen")["inputs"]["parameters"]["resolved_exec_properties"]
+    assert source["taskOutputParameter"]["producerTask"] == "csv-example-gen-probe"
+    assert task(stock, "csv-example-gen")["cachingOptions"] == {"enableCache": True}
+    assert set(component(stock, "csv-example-gen-probe")["outputDefinitions"]["parameters"]) >= {
+        "span",
+        "version",
+        "input_fingerprint",
+    }
+
+
+def test_resolver_becomes_a_probe_and_a_copy(stock):
+    assert task(stock, "latest-blessed-model-resolver-probe")["cachingOptions"] == {}
+    copy = task(stock, "latest-blessed-model-resolver")
+    assert copy["cachingOptions"] == {"enableCache": True}
+    assert copy["inputs"]["parameters"]["version"]["taskOutputParameter"]["outputParameterKey"] == "version"
+    assert plan(stock, "evaluator")["resolved"] == {"baseline_model": "baseline_model--resolved"}
+    assert plan(stock, "evaluator")["publishes"] == {"model": "model", "blessing": "blessing", "name": "stock"}
+
+
+def test_condition_reads_a_parameter_that_the_producer_writes(stock):
+    assert task(stock, "pusher")["triggerPolicy"]["condition"] == (
+        "(inputs.parameter_values['condition--evaluator--blessing-blessed'] == 1.0)"
+    )
+    assert component(stock, "evaluator")["outputDefinitions"]["parameters"] == {
+        "blessing-blessed": {"parameterType": "NUMBER_DOUBLE"}
+    }
+    assert plan(stock, "evaluator")["conditions"] == {
+        "blessing-blessed": {"output": "blessing", "key": "blessed", "numeric": True}
+    }
+
+
+def test_value_of_an_artifact_reaches_the_next_step(stock):
+    source = task(stock, "announce")["inputs"]["parameters"]["rows"]
+    assert source == {"taskOutputParameter": {"producerTask": "count-rows", "outputParameterKey": "rows"}}
+    assert plan(stock, "count-rows")["values"] == ["rows"]
+
+
+def test_classes_of_ports_are_fixed(stock):
+    assert plan(stock, "evaluator")["inputs"] == {
+        "examples": "tfx.types.standard_artifacts.Examples",
+        "model": "tfx.types.standard_artifacts.Model",
+        "baseline_model": "tfx.types.standard_artifacts.Model",
+    }
+
+
+def test_resources_claims_secrets_and_the_rest(sample_pipelines):
+    made = compiled(sample_pipelines.stock(), FULL)
+    assert container(made, "trainer")["resources"] == {
+        "resourceCpuRequest": "500m",
+        "cpuRequest": 0.5,
+        "resourceMemoryLimit": "4Gi",
+        "memoryLimit": pytest.approx(4.294967296),
+        "accelerator": {
+            "type": "nvidia.com/gpu",
+            "count": "2",
+            "resourceType": "nvidia.com/gpu",
+            "resourceCount": "2",
+        },
+    }
+    executors = made.platform_spec["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    trainer = executors["exec-trainer"]
+    assert trainer["nodeSelector"] == {"labels": {"pool": "gpu"}}
+    assert trainer["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert trainer["activeDeadlineSeconds"] == "7200"
+    assert trainer["enabledSharedMemory"] == {"volumeName": "shared-memory", "size": "2Gi"}
+    assert trainer["podMetadata"] == {"labels": {"team": "ml"}}
+    assert trainer["pvcMount"][0]["constant"] == "sluice"
+    assert trainer["secretAsEnv"][0]["keyToEnv"] == [{"secretKey": "key", "envVar": "AWS_ACCESS_KEY_ID"}]
+    assert trainer["imagePullSecret"][0]["secretName"] == "pull"
+    assert executors["exec-report-outcome"]["secretAsEnv"][1]["secretName"] == "webhook"
+    inner = made.pipeline_spec["components"]["comp-pipeline"]["dag"]["tasks"]
+    assert inner["trainer"]["retryPolicy"]["maxRetryCount"] == 3
+    assert inner["trainer"]["cachingOptions"] == {}
+
+
+def test_outcome_runs_after_everything_however_it_ended(sample_pipelines):
+    made = compiled(sample_pipelines.stock(), FULL)
+    outcome = task(made, "report-outcome")
+    assert outcome["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    assert outcome["inputs"]["parameters"]["status"] == {"taskFinalStatus": {"producerTask": "pipeline"}}
+    sources = task(made, "pipeline")["inputs"]["parameters"]
+    assert sources == {name: {"componentInputParameter": name} for name in made.parameters}
+
+
+def test_platform_config_of_a_node_is_kept_also_for_ingestion(sample_pipelines):
+    resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec(cpu_limit=2.0)
+    gen = sample_pipelines.gen().with_platform_config(resources)
+    assert container(compiled(sample_pipelines.pipeline([gen])), "csv-example-gen")["resources"] == {"cpuLimit": 2.0}
+
+
+def test_container_component_gets_paths(sample_pipelines):
+    examples = sample_pipelines.gen()
+    count = tfx.dsl.experimental.create_container_component(
+        name="Count",
+        image="busybox:1.36",
+        inputs={"examples": tfx.types.standard_artifacts.Examples},
+        command=["wc", "-c", placeholders.InputUriPlaceholder("examples")],
+    )(examples=examples.outputs["examples"])
+    made = compiled(sample_pipelines.pipeline([examples, count]))
+    assert container(made, "count") == {
+        "image": "busybox:1.36",
+        "command": ["wc"],
+        "args": ["-c", "{{$.inputs.artifacts['examples'].path}}"],
+    }
+
+
+def test_files_of_packages_and_of_this_machine(sample_pipelines, tmp_path):
+    packaged = str(pathlib.Path(tfx.__file__).parents[1] / "examples" / "chicago_taxi_pipeline" / "data" / "simple")
+    made = compiled(sample_pipelines.pipeline([sample_pipelines.gen(packaged)]))
+    assert made.parameters["data"] == "package:tfx/examples/chicago_taxi_pipeline/data/simple"
+    with pytest.raises(CompileError, match=r"step 'CsvExampleGen': input_base is .* that no pod sees"):
+        compiled(sample_pipelines.pipeline([sample_pipelines.gen(str(tmp_path))]))
+
+
+def test_too_large_a_pipeline_is_told_with_the_figure(sample_pipelines):
+    examples = sample_pipelines.gen()
+    trainer = tfx.components.Trainer(
+        run_fn="a.b",
+        examples=examples.outputs["examples"],
+        train_args=tfx.proto.TrainArgs(num_steps=1),
+        eval_args=tfx.proto.EvalArgs(num_steps=1),
+        custom_config={"vocabulary": "x" * size.WORKFLOW_LIMIT},
+    )
+    with pytest.raises(CompileError, match=r"workflow would have [\d,]+ bytes, .* takes 262,144.* 'trainer' with"):
+        compiled(sample_pipelines.pipeline([examples, trainer]))
+
+
+def test_two_names_that_become_one(sample_pipelines):
+    nodes = [sample_pipelines.gen().with_id("a_gen"), sample_pipelines.gen().with_id("AGen")]
+    with pytest.raises(CompileError, match="'AGen' and 'a_gen' both become 'a-gen'"):
+        compiled(sample_pipelines.pipeline(nodes))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"image": "registry.example/sluice"}, "no fixed version"),
+        ({"image": "registry.example:5000/sluice:latest"}, "no fixed version"),
+        ({"image": "i:1", "image_pull_policy": "Sometimes"}, "not one of Always, IfNotPresent, Never"),
+        ({"image": "i:1", "storage": "mnt"}, "must be an absolute path"),
+        ({"image": "i:1", "steps": {"Trainer": {"memory": "4Gi"}}}, "unknown key `memory`.*memory_limit"),
+        ({"image": "i:1", "steps": {"Trainer": {"memory_limit": "4 GB"}}}, "Kubernetes quantity"),
+    ],
+)
+def test_bad_configuration(values, message):
+    with pytest.raises(ConfigError, match=message):
+        KubeflowConfig(**values)
+
+
+def test_claims_may_not_hide_the_launchers_folders():
+    with pytest.raises(ConfigError, match="/minio belongs to the Kubeflow launcher"):
+        VolumeConfig(claim="c", path="/minio/data")
+
+
+def test_unknown_step_and_parameter(sample_pipelines):
+    pipeline = sample_pipelines.pipeline([sample_pipelines.gen()])
+    with pytest.raises(ConfigError, match="no step 'Trainer'; it has CsvExampleGen"):
+        compiled(pipeline, dataclasses.replace(CONFIG, steps={"Trainer": StepConfig()}))
+    with pytest.raises(ConfigError, match="no parameter 'dta'; it has data"):
+        compiled(pipeline, dataclasses.replace(CONFIG, parameters={"dta": "x"}))
+
+
+def test_step_settings_are_laid_over_the_default():
+    step = StepConfig(env={"A": "1"}, tolerations=(TolerationConfig(key="gpu"),), retries=0)
+    merged = step.over(StepConfig(env={"A": "0", "B": "2"}, retries=4, cpu_limit="2"))
+    assert (merged.env, merged.retries, merged.cpu_limit) == ({"A": "1", "B": "2"}, 0, "2")

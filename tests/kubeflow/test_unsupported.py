@@ -1,0 +1,196 @@
+"""Every construct that Kubeflow cannot do is refused by name, with what to do."""
+
+import re
+
+import pytest
+from tfx import v1 as tfx
+from tfx.dsl.component.experimental import placeholders
+from tfx.dsl.components.base import base_component, base_driver, base_executor, executor_spec
+from tfx.dsl.components.common import manual_node
+from tfx.dsl.control_flow import for_each
+from tfx.dsl.experimental.conditionals import conditional
+from tfx.dsl.experimental.node_execution_options import utils as node_options
+from tfx.types import channel_utils, component_spec
+
+from kubeflow import compiler
+from kubeflow.config import KubeflowConfig
+from kubeflow.errors import CompileError
+
+CONFIG = KubeflowConfig(image="registry.example/sluice:1a2b3c4")
+Examples = tfx.types.standard_artifacts.Examples
+
+
+def refused(pipeline) -> str:
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_pipeline(pipeline, CONFIG)
+    return str(caught.value)
+
+
+class OwnDriver(base_driver.BaseDriver):
+    """A driver that Kubeflow would not run."""
+
+
+class Driven(base_component.BaseComponent):
+    """A component with that driver."""
+
+    class SPEC_CLASS(component_spec.ComponentSpec):
+        PARAMETERS = {}
+        INPUTS = {}
+        OUTPUTS = {"examples": component_spec.ChannelParameter(type=Examples)}
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(base_executor.EmptyExecutor)
+    DRIVER_CLASS = OwnDriver
+
+    def __init__(self) -> None:
+        super().__init__(self.SPEC_CLASS(examples=tfx.dsl.Channel(type=Examples)))
+
+
+def manual(samples):
+    return [samples.gen(), manual_node.ManualNode(description="look at it")]
+
+
+def own_driver(samples):
+    return [Driven()]
+
+
+def module_file(samples):
+    gen = samples.gen()
+    args = {"train_args": tfx.proto.TrainArgs(num_steps=1), "eval_args": tfx.proto.EvalArgs(num_steps=1)}
+    return [gen, tfx.components.Trainer(module_file="model.py", examples=gen.outputs["examples"], **args)]
+
+
+def infra_validator(samples):
+    gen = samples.gen()
+    trainer = trainer_of(gen)
+    serving = tfx.proto.ServingSpec(
+        tensorflow_serving=tfx.proto.TensorFlowServing(tags=["latest"]), local_docker=tfx.proto.LocalDockerConfig()
+    )
+    return [gen, trainer, tfx.components.InfraValidator(model=trainer.outputs["model"], serving_spec=serving)]
+
+
+def trainer_of(gen, **values):
+    args = {"train_args": tfx.proto.TrainArgs(num_steps=1), "eval_args": tfx.proto.EvalArgs(num_steps=1)}
+    return tfx.components.Trainer(run_fn="a.b", examples=gen.outputs["examples"], **args, **values)
+
+
+def cloud_trainer(samples):
+    gen = samples.gen()
+    args = {"train_args": tfx.proto.TrainArgs(num_steps=1), "eval_args": tfx.proto.EvalArgs(num_steps=1)}
+    cloud = tfx.extensions.google_cloud_ai_platform
+    return [gen, cloud.Trainer(run_fn="a.b", examples=gen.outputs["examples"], **args)]
+
+
+def latest_artifact(samples):
+    strategy = tfx.dsl.experimental.LatestArtifactStrategy
+    return [samples.gen(), tfx.dsl.Resolver(strategy_class=strategy, examples=tfx.dsl.Channel(type=Examples))]
+
+
+def no_producer(samples):
+    return [tfx.components.StatisticsGen(examples=tfx.dsl.Channel(type=Examples))]
+
+
+def union(samples):
+    one, two = samples.gen().with_id("One"), samples.gen().with_id("Two")
+    both = channel_utils.union([one.outputs["examples"], two.outputs["examples"]])
+    return [one, two, tfx.components.StatisticsGen(examples=both)]
+
+
+def loop(samples):
+    gen = samples.gen()
+    with for_each.ForEach(gen.outputs["examples"]) as examples:
+        statistics = tfx.components.StatisticsGen(examples=examples)
+    return [gen, statistics]
+
+
+def condition_on_uri(samples):
+    gen = samples.gen()
+    with conditional.Cond(gen.outputs["examples"].future()[0].uri == "here"):
+        statistics = tfx.components.StatisticsGen(examples=gen.outputs["examples"])
+    return [gen, statistics]
+
+
+def condition_on_resolver(samples):
+    gen = samples.gen()
+    with conditional.Cond(gen.outputs["examples"].future()[0].custom_property("x") == 1):
+        latest = samples.resolver()
+    return [gen, latest]
+
+
+def template_braces(samples):
+    gen = samples.gen()
+    return [gen, trainer_of(gen, custom_config={"template": "{{workflow.name}}"})]
+
+
+def expression(samples):
+    gen = samples.gen()
+    rows = samples.count_rows(examples=gen.outputs["examples"])
+    greeting = gen.outputs["examples"].future()[0].uri + "/x"
+    return [gen, rows, samples.announce(rows=rows.outputs["rows"].future()[0].value, greeting=greeting)]
+
+
+def trigger(samples):
+    gen = samples.gen()
+    options = node_options.NodeExecutionOptions(
+        trigger_strategy=node_options.TriggerStrategy.ALL_UPSTREAM_NODES_COMPLETED
+    )
+    gen.node_execution_options = options
+    return [gen]
+
+
+def optional_success(samples):
+    gen = samples.gen()
+    gen.node_execution_options = node_options.NodeExecutionOptions(success_optional=True)
+    return [gen]
+
+
+def container_value(samples):
+    gen = samples.gen()
+    show = tfx.dsl.experimental.create_container_component(
+        name="Show",
+        image="busybox:1.36",
+        inputs={"text": tfx.types.standard_artifacts.String},
+        command=["echo", placeholders.InputValuePlaceholder("text")],
+    )
+    rows = samples.count_rows(examples=gen.outputs["examples"])
+    return [gen, rows, show(text=tfx.dsl.Channel(type=tfx.types.standard_artifacts.String))]
+
+
+def local_import(samples):
+    return [tfx.dsl.Importer(source_uri="/data/digits", artifact_type=Examples).with_id("Digits")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (manual, "ManualNode has no counterpart; use a Kubeflow suspend step"),
+        (own_driver, "OwnDriver would never run: Kubeflow has no place for drivers"),
+        (module_file, "module_file='model.py' is uploaded from this machine.* name the function by its dotted path"),
+        (infra_validator, "step 'InfraValidator': .* the Pusher of components/pusher tries the model"),
+        (cloud_trainer, "starts jobs on Google Cloud's managed service; use components/trainer"),
+        (latest_artifact, "LatestArtifactStrategy needs ML Metadata.* or an Importer"),
+        (no_producer, "input 'examples' has no producer in this pipeline; bring it in with an Importer"),
+        (union, "input 'examples' is a UnionChannel"),
+        (loop, "ForEach has no counterpart"),
+        (condition_on_uri, "Cond compares a URI, which is different in every run; compare a property"),
+        (condition_on_resolver, "a Resolver inside Cond always runs on Kubeflow"),
+        (template_braces, "exec property 'custom_config' contains '{{', which Argo would take for a template"),
+        (expression, "exec property 'greeting' is a placeholder expression"),
+        (trigger, "trigger strategy is not ALL_UPSTREAM_NODES_SUCCEEDED"),
+        (optional_success, "success_optional: on Kubeflow a failed step always fails the run"),
+        (container_value, "value of the input artifact 'text' on a command line cannot be resolved"),
+        (local_import, "step 'Digits': Kubeflow imports only gs://, s3:// and minio:// artifacts"),
+    ],
+)
+def test_refused_by_name(sample_pipelines, nodes, message):
+    text = refused(sample_pipelines.pipeline(nodes(sample_pipelines)))
+    assert re.search(message, text), text
+    assert text.startswith("step '")
+
+
+def test_pipeline_inside_a_pipeline(sample_pipelines):
+    inner = sample_pipelines.pipeline([sample_pipelines.gen()], "inner")
+    assert "step 'inner': a pipeline inside a pipeline" in refused(sample_pipelines.pipeline([inner]))
+
+
+def test_pipeline_name(sample_pipelines):
+    assert "pipeline name 'My_Pipeline'" in refused(sample_pipelines.pipeline([sample_pipelines.gen()], "My_Pipeline"))
