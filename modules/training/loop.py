@@ -1,7 +1,8 @@
 """The training loop: many steps inside one tf.function, decisions between them.
 
-All workers run the same steps. What only one of them can know (its clock, its SIGTERM) goes into `signals`, which is
-summed with the gradients, so that all leave the loop after the same step and act together.
+All workers run the same steps in the same calls: two calls that overlap differently wait for each other for ever. What
+only one of them can know (its clock, its SIGTERM) goes into `signals`, which is summed with the gradients, so that all
+leave the loop after the same step and act together.
 """
 
 import dataclasses
@@ -16,8 +17,8 @@ from modules.training.config import TrainingConfig
 from modules.training.errors import NonFiniteError
 from modules.training.step import TrainStep
 
-STOP, SAVE = 0, 1
-NUM_SIGNALS = 2
+STOP, SAVE, CHUNK = 0, 1, 2
+NUM_SIGNALS = 3
 
 _COLUMNS = ("loss", "grad_norm", "finite", "step_s", "wait_s", "reduce_s")
 _MAX_STEPS_PER_LOOP = 5_000
@@ -54,6 +55,14 @@ class StepLoop:
         self._run = tf.function(self._steps, reduce_retracing=True)
         self._chunk = config.steps_per_loop or 1
         self._compiled = False
+        strategy = tf.distribute.get_strategy()
+        self._num_workers = getattr(strategy.extended, "_num_workers", 1)
+        # A distributed variable has no scatter_nd_update; what this process asks for goes into its first replica's part.
+        self._own_signals = strategy.experimental_local_results(step.signals)[0]
+
+    def signal(self, which: int, value: float = 1.0) -> None:
+        """Tells all workers something with the next step; callable from any thread, also during a call."""
+        self._own_signals.scatter_nd_update([[which]], [value])
 
     def run(self, iterator: Any, max_steps: int) -> StepRecords:
         """Runs up to `max_steps` steps, as many as fit into one call.
@@ -65,22 +74,26 @@ class StepLoop:
         started = time.monotonic()
         table, signals = self._run(iterator, tf.constant(min(self._chunk, max_steps), tf.int64))
         rows = table.numpy()
-        self._adapt(time.monotonic() - started, len(rows))
+        stop, save, wishes = signals.numpy()
+        self._adapt(time.monotonic() - started, len(rows), wishes / self._num_workers)
         columns = dict(zip(_COLUMNS, rows.T, strict=True))
-        stop, save = (bool(value) for value in signals.numpy() > 0)
-        records = StepRecords(first_step=first, stop=stop, save=save, **columns)
+        records = StepRecords(first_step=first, stop=bool(stop > 0), save=bool(save > 0), **columns)
         self._check_finite(records)
         return records
 
-    def _adapt(self, elapsed_s: float, num_steps: int) -> None:
-        """Aims at calls of about a second: long enough to cost nothing, short enough to react."""
+    def _adapt(self, elapsed_s: float, num_steps: int, agreed: float) -> None:
+        """Aims at calls of about a second: long enough to cost nothing, short enough to react.
+
+        Workers measure different times; `agreed` is the mean of what they asked for in the call before, the same on all.
+        """
         if self._config.steps_per_loop:
             return
+        wish = num_steps / max(elapsed_s, 1e-6)
         if not self._compiled:  # the first call's time is tracing and compiling
-            self._compiled = True
-            self._chunk = 5
-            return
-        self._chunk = int(np.clip(num_steps / max(elapsed_s, 1e-6), 1, min(_MAX_STEPS_PER_LOOP, self._chunk * 8)))
+            self._compiled, self._chunk, wish = True, 5, 5
+        elif agreed > 0:
+            self._chunk = int(np.clip(agreed, 1, min(_MAX_STEPS_PER_LOOP, self._chunk * 8)))
+        self.signal(CHUNK, float(np.clip(wish, 1, _MAX_STEPS_PER_LOOP)))
 
     def _check_finite(self, records: StepRecords) -> None:
         if self._stop_when_not_finite and not records.finite.all():
@@ -117,7 +130,7 @@ class StepLoop:
             signals = result.signals
             done += 1
             previous = finished
-            go_on = (done < num_steps) & (tf.reduce_max(signals) <= 0)
+            go_on = (done < num_steps) & (tf.reduce_max(signals[:CHUNK]) <= 0)
             if self._stop_when_not_finite:
                 go_on = go_on & result.finite
         return rows.stack(), signals

@@ -59,7 +59,7 @@ class Session:
 
     def request_stop(self) -> None:
         """Asks all workers to save and stop after the current step; callable from any thread."""
-        self.step.signals.scatter_nd_update([[STOP]], [1.0])
+        self.loop.signal(STOP)
 
     def resume(self) -> None:
         """Goes on from the newest whole checkpoint, if there is one."""
@@ -92,7 +92,7 @@ class Session:
         step = start
         while step < self.total_steps and not self.stopped_early:
             if self._save_is_due(saved_time):
-                self.step.signals.scatter_nd_update([[SAVE]], [1.0])
+                self.loop.signal(SAVE)
             records = self.loop.run(iterator, next_boundary(step, self.total_steps, events) - step)
             self.watchdog.enter("training", config.stall_timeout_s)
             step += records.num_steps

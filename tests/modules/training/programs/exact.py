@@ -16,7 +16,7 @@ from tf_keras import layers
 from modules.training.cluster import read_cluster
 from modules.training.config import TrainingConfig
 from modules.training.input import RecordInput, example_parser, placement
-from modules.training.loop import StepLoop
+from modules.training.loop import NUM_SIGNALS, StepLoop
 from modules.training.optimizer import build_optimizer
 from modules.training.precision import set_policy
 from modules.training.records import find_files
@@ -57,7 +57,7 @@ def run(strategy, cluster, files, scenario: dict) -> dict[str, np.ndarray]:
     with strategy.scope():
         model = build_model(scenario.get("model", "plain"))
         optimizer = build_optimizer(config, strategy.num_replicas_in_sync, scenario["steps"])
-        signals = tf.Variable(tf.zeros([2]), trainable=False)
+        signals = tf.Variable(tf.zeros([NUM_SIGNALS]), trainable=False)
         step = TrainStep(
             model, optimizer, per_example_loss(loss), config, signals=signals, options=communication_options(config)
         )
