@@ -25,6 +25,11 @@ class Code(enum.Enum):
         """The status that TensorFlow Serving's REST API uses for this code."""
         return self.value[1]
 
+    @classmethod
+    def of_http(cls, status: int) -> "Code":
+        """The code that an HTTP status of a server stands for."""
+        return next((code for code in cls if code.http_status == status), cls.INTERNAL)
+
 
 class ServingError(RuntimeError):
     """A request, a model or a configuration that cannot be served, with the code that both protocols report."""

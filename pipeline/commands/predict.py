@@ -17,6 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base", default=_DEFAULT_BASE, metavar="DIR", help=f"serving folder (default {_DEFAULT_BASE})"
     )
+    parser.add_argument("--server", metavar="URL", help="ask a running server's REST API instead of the folder")
+    parser.add_argument("--name", default="", help="the model's name on the server (default: the folder's name)")
+    parser.add_argument("--label", default="", metavar="NAME", help="a label on the server, such as stable or canary")
     parser.add_argument("--version", type=int, metavar="N", help="model version (default: the highest)")
     parser.add_argument("--signature", default="", metavar="NAME", help="signature (default serving_default)")
     parser.add_argument(
@@ -42,27 +45,79 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    from modules.serving import example_rows, predictor
+    from modules.serving import example_rows
 
     logging.getLogger("tensorflow").setLevel(logging.INFO if args.debug else logging.WARNING)
-    version = predictor.latest_version(args.base) if args.version is None else args.version
+    if args.server:
+        return _ask_server(args)
+    from modules.serving import predictor
+
+    version_dir = _version_dir(args)
+    if args.input is not None and not _is_tfrecord(args.input):
+        rows = _read_rows(args.input)[: args.limit]
+        answers = predictor.predict_rows(version_dir, rows, args.signature)
+    else:
+        examples = _examples(args, version_dir)
+        rows = [example_rows.decode_example(example) for example in examples]
+        answers = predictor.predict_examples(version_dir, examples, args.signature)
+    _print(version_dir, {"version": int(os.path.basename(version_dir))}, rows, answers, args.json)
+    return 0
+
+
+def _version_dir(args: argparse.Namespace) -> str:
+    from modules.serving.predictor import ServingUsageError, latest_version
+
+    if args.label:
+        raise ServingUsageError("--label is a name that a server gives to a version: give --server, too")
+    version = latest_version(args.base) if args.version is None else args.version
     version_dir = os.path.join(args.base, str(version))
     if not os.path.isdir(version_dir):
-        raise predictor.ServingUsageError(f"{args.base} holds no version {version}")
-    rows: list[dict[str, Any]]
+        raise ServingUsageError(f"{args.base} holds no version {version}")
+    return version_dir
+
+
+def _examples(args: argparse.Namespace, version_dir: str) -> list[bytes]:
+    """The tf.Examples of the input file; without one, those that the model was exported with."""
+    from modules.serving.predictor import ServingUsageError, golden_examples
+
+    if args.input is not None:
+        return _read_tfrecord(args.input, args.limit)
+    examples = golden_examples(version_dir)[: args.limit or 3]
+    if not examples:
+        raise ServingUsageError(f"{version_dir} carries no example rows: give some with --input FILE")
+    return examples
+
+
+def _ask_server(args: argparse.Namespace) -> int:
+    from modules.serving import example_rows
+    from modules.serving.client import PredictionClient
+    from modules.serving.status import ServingUsageError
+
     if args.input is None:
-        examples = predictor.golden_examples(version_dir)[: args.limit or 3]
-        if not examples:
-            raise predictor.ServingUsageError(f"{version_dir} carries no example rows: give some with --input FILE")
-    elif _is_tfrecord(args.input):
-        examples = _read_tfrecord(args.input, args.limit)
-    else:
-        rows = _read_rows(args.input)[: args.limit]
-        _print(version_dir, version, rows, predictor.predict_rows(version_dir, rows, args.signature), args.json)
-        return 0
-    rows = [example_rows.decode_example(example) for example in examples]
-    _print(version_dir, version, rows, predictor.predict_examples(version_dir, examples, args.signature), args.json)
+        raise ServingUsageError("--server needs --input FILE: rows to ask about")
+    name = args.name or os.path.basename(os.path.normpath(args.base))
+    with PredictionClient(args.server, name, version=args.version, label=args.label) as client:
+        if _is_tfrecord(args.input):
+            examples = _read_tfrecord(args.input, args.limit)
+            rows = [example_rows.decode_example(example) for example in examples]
+            answers = client.predict_examples(examples, args.signature)
+        else:
+            rows = _read_rows(args.input)[: args.limit]
+            answers = client.predict_rows(rows, args.signature, _local_kinds(args.base))
+    where = f"{args.server} {name}"
+    _print(where, {"label": args.label} if args.label else {"version": args.version}, rows, answers, args.json)
     return 0
+
+
+def _local_kinds(base: str) -> dict[str, type]:
+    """The types of the model's features, where its folder is at hand; a server does not tell them."""
+    from modules.serving import example_rows, predictor
+    from modules.serving.saved_model import LoadedModel
+
+    if not os.path.isdir(base):
+        return {}
+    with LoadedModel(os.path.join(base, str(predictor.latest_version(base)))) as model:
+        return example_rows.parsed_features(model.meta_graph)
 
 
 def _is_tfrecord(path: str) -> bool:
@@ -99,12 +154,12 @@ def _read_rows(path: str) -> list[dict[str, Any]]:
 
 
 def _print(
-    version_dir: str, version: int, rows: list[dict[str, Any]], answers: list[dict[str, Any]], as_json: bool
+    model: str, which: dict[str, Any], rows: list[dict[str, Any]], answers: list[dict[str, Any]], as_json: bool
 ) -> None:
     if as_json:
-        print(json.dumps({"model": version_dir, "version": version, "predictions": answers}))
+        print(json.dumps({"model": model, **which, "predictions": answers}))
         return
-    print(f"model {version_dir}, {len(answers)} {'row' if len(answers) == 1 else 'rows'}")
+    print(f"model {model}, {len(answers)} {'row' if len(answers) == 1 else 'rows'}")
     for number, (row, answer) in enumerate(zip(rows, answers, strict=True), start=1):
         asked = ", ".join(f"{name}={_short(value)}" for name, value in row.items())
         print(f"\nrow {number}: {asked}")
