@@ -9,6 +9,7 @@ from tfx.components.trainer import executor
 from tfx.types import standard_component_specs
 from tfx.utils import json_utils
 
+from components.trainer import unfinished
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.fn_args import plain_fields
 from components.trainer.launch import launch
@@ -37,20 +38,32 @@ class Executor(executor.GenericExecutor):
         [model] = output_dict[standard_component_specs.MODEL_KEY]
         [model_run] = output_dict[standard_component_specs.MODEL_RUN_KEY]
         # Read here as well as in the workers, so that a wrong input is reported before any process starts.
-        fn_args = self._GetFnArgs(input_dict, output_dict, exec_properties)
-        spec = TrainingSpec(
-            run_fn=exec_properties[standard_component_specs.RUN_FN_KEY],
-            fn_args=plain_fields(fn_args),
-            tfx={
-                "input_dict": json_utils.dumps(input_dict),
-                "output_dict": json_utils.dumps(output_dict),
-                "exec_properties": json_utils.dumps(exec_properties),
-            },
-            model_dir=model.uri,
-            job_dir=self._job_dir(model_run.uri),
-        )
-        launch(spec, cluster)
+        fn_args = plain_fields(self._GetFnArgs(input_dict, output_dict, exec_properties))
+        with unfinished.working_dir(model_run.uri, _identity(input_dict, exec_properties, cluster)) as working_dir:
+            spec = TrainingSpec(
+                run_fn=exec_properties[standard_component_specs.RUN_FN_KEY],
+                fn_args=fn_args | {"model_run_dir": working_dir},
+                tfx={
+                    "input_dict": json_utils.dumps(input_dict),
+                    "output_dict": json_utils.dumps(output_dict),
+                    "exec_properties": json_utils.dumps(exec_properties),
+                },
+                model_dir=model.uri,
+                job_dir=_job_dir(working_dir),
+            )
+            launch(spec, cluster)
 
-    def _job_dir(self, model_run_uri: str) -> str:
-        """Beside the TensorBoard logs, where a person will look; object stores cannot hold a file that grows."""
-        return tempfile.mkdtemp(prefix="training-") if "://" in model_run_uri else os.path.join(model_run_uri, "job")
+
+def _job_dir(working_dir: str) -> str:
+    """Beside the TensorBoard logs, where a person will look; object stores cannot hold a file that grows."""
+    return tempfile.mkdtemp(prefix="training-") if "://" in working_dir else os.path.join(working_dir, "job")
+
+
+def _identity(
+    input_dict: dict[str, list[types.Artifact]], exec_properties: dict[str, Any], cluster: ClusterConfig
+) -> str:
+    if not exec_properties.get(CODE_FINGERPRINT_KEY):
+        return ""
+    inputs = {key: [artifact.uri for artifact in artifacts] for key, artifacts in input_dict.items()}
+    # Where the workers run, and how often they may be restarted, is no part of the result. How many there are is.
+    return unfinished.identity(inputs, exec_properties | {CLUSTER_KEY: cluster.task_counts()})

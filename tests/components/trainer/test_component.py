@@ -1,8 +1,10 @@
 """The step as TFX sees it: its contract, and its executor with real artifacts and a run_fn written for TFX alone."""
 
+import itertools
 import json
 import pathlib
 import random
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -48,20 +50,35 @@ def examples(tmp_path):
 
 @pytest.fixture
 def execute(tmp_path, examples):
-    """execute(run_fn, cluster) runs the executor as the launcher does; returns the model artifact's folder."""
+    """execute(run_fn, ...) runs the executor as TFX's launcher does, and cleans up as it does after a failure.
 
-    def execute(run_fn, cluster=None, custom_config=None):
+    Returns the model artifact's folder.
+    """
+
+    executions = itertools.count(1)
+
+    def execute(run_fn, cluster=None, custom_config=None, code_fingerprint=""):
         model, model_run = standard_artifacts.Model(), standard_artifacts.ModelRun()
-        model.uri, model_run.uri = str(tmp_path / "model"), str(tmp_path / "model_run")
+        execution = str(next(executions))
+        model.uri = str(tmp_path / "Trainer" / "model" / execution)
+        model_run.uri = str(tmp_path / "Trainer" / "model_run" / execution)
+        for artifact in (model, model_run):
+            pathlib.Path(artifact.uri).mkdir(parents=True)
         exec_properties = {
             "run_fn": run_fn,
             "train_args": proto_utils.proto_to_json(trainer_pb2.TrainArgs(num_steps=30)),
             "eval_args": proto_utils.proto_to_json(trainer_pb2.EvalArgs(num_steps=5)),
             "custom_config": json_utils.dumps(custom_config),
             "cluster": (cluster or ClusterConfig()).to_json(),
+            "code_fingerprint": code_fingerprint,
         }
-        Executor().Do({"examples": [examples]}, {"model": [model], "model_run": [model_run]}, exec_properties)
-        return tmp_path / "model"
+        try:
+            Executor().Do({"examples": [examples]}, {"model": [model], "model_run": [model_run]}, exec_properties)
+        except Exception:
+            shutil.rmtree(model.uri)
+            shutil.rmtree(model_run.uri)
+            raise
+        return pathlib.Path(model.uri)
 
     return execute
 
@@ -129,7 +146,32 @@ def test_a_run_fn_that_reads_through_the_data_accessor(execute):
 def test_an_error_leaves_no_model(execute, tmp_path):
     with pytest.raises(TrainingError, match="ValueError"):
         execute("scripted.one_raises", ClusterConfig(num_workers=2))
-    assert not (tmp_path / "model" / "Format-Serving").exists()
+    assert list((tmp_path / "Trainer").rglob("*")) == [
+        tmp_path / "Trainer" / "model",
+        tmp_path / "Trainer" / "model_run",
+    ]
+
+
+@pytest.mark.e2e
+def test_an_interrupted_execution_is_gone_on_with(execute, tmp_path):
+    options = {"cluster": ClusterConfig(max_restarts=0), "code_fingerprint": "abc"}
+    for _ in range(2):
+        with pytest.raises(TrainingError):
+            execute("scripted.preempted_twice", **options)
+    model_dir = execute("scripted.preempted_twice", **options)
+    assert (model_dir / "Format-Serving" / "saved_model.pb").exists()
+    marks = tmp_path / "Trainer" / "model_run" / model_dir.name / "marks"
+    assert (marks / "attempts-worker-0").read_text() == "..."
+    assert list((tmp_path / "Trainer" / ".unfinished").iterdir()) == []
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("second", [{"code_fingerprint": "new"}, {"code_fingerprint": ""}, {"custom_config": {"a": 1}}])
+def test_another_execution_starts_anew(execute, second):
+    options = {"cluster": ClusterConfig(max_restarts=0), "code_fingerprint": "abc"}
+    for changed in ({}, second):
+        with pytest.raises(TrainingError, match="try 1"):
+            execute("scripted.preempted_twice", **(options | changed))
 
 
 def test_light_fn_args_have_every_attribute_of_tfx(tmp_path, examples):

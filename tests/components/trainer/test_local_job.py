@@ -34,6 +34,12 @@ def test_one_worker_is_a_plain_process(make_spec, marks, capfd, monkeypatch):
     assert pathlib.Path(spec.fn_args["serving_model_dir"], "saved_model.pb").exists()
 
 
+def test_a_worker_imports_nothing_heavy_by_itself(make_spec, marks):
+    """TensorFlow takes seconds to import and TFX as long again: only what run_fn asks for is paid for."""
+    launch(make_spec("scripted.trains"), cluster())
+    assert json.loads((marks / "given-worker-0").read_text())["heavy"] == []
+
+
 def test_three_workers_know_each_other(make_spec, marks, capfd):
     launch(make_spec("scripted.trains"), cluster(3))
     given = [json.loads(json.loads((marks / f"given-worker-{i}").read_text())["tf_config"]) for i in range(3)]

@@ -116,6 +116,18 @@ def killed_at(fn_args):
     mark(fn_args, f"{task()}-done")
 
 
+def preempted_twice(fn_args):
+    """Is stopped from outside two times; what it has written until then is its checkpoint."""
+    number = attempt(fn_args)
+    if number < 3:
+
+        class PreemptedError(RuntimeError):
+            exit_code = 143
+
+        raise PreemptedError(f"try {number}")
+    export(fn_args)
+
+
 def always_killed(fn_args):
     attempt(fn_args)
     os.kill(os.getpid(), signal.SIGKILL)
