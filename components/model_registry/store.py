@@ -138,5 +138,9 @@ class Store:
         """Writes an object on the condition that there is none: S3, GCS and Azure all know this condition."""
         try:
             self._fs.pipe_file(full, content, mode="create")
-        except FileExistsError:
-            raise TakenError(full) from None
+        except OSError as error:
+            # AWS says "exists"; other S3 stores only that a precondition failed. What counts is whether it is there.
+            self._fs.invalidate_cache()
+            if isinstance(error, FileExistsError) or self._fs.exists(full):
+                raise TakenError(full) from None
+            raise
