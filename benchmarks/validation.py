@@ -1,0 +1,112 @@
+"""How good and how fast the gate is: precision and recall over known changes of real data, and its cost.
+
+    python benchmarks/validation.py [--output validation.json] [--rows 300040]
+
+Recall counts bad data that was blocked with the right column and rule; precision counts blocked data that was bad.
+The cost is the gate's own time beside StatisticsGen's over the same rows. Takes about two minutes.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import validation_cases as cases  # noqa: E402
+import validation_data as data  # noqa: E402
+
+
+def main() -> None:
+    """Prints a line for every miss and false alarm, the totals, and writes JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/bench/validation.json"))
+    parser.add_argument("--rows", type=int, default=300_040, help="for the cost; 0 leaves it out")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result: dict[str, Any] = judge_all(pathlib.Path(folder))
+        if args.rows:
+            result["cost"] = measure_cost(args.rows, pathlib.Path(folder))
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(f"written to {args.output}")
+
+
+def judge_all(folder: pathlib.Path) -> dict[str, Any]:
+    """Every case once; which were missed, found for another reason, or blocked without need."""
+    good = {"taxi": data.taxi(), "flights": data.flights()}
+    bad = {"taxi": cases.BAD_TAXI, "flights": cases.BAD_FLIGHTS}
+    harmless = {"taxi": cases.HARMLESS_TAXI, "flights": cases.HARMLESS_FLIGHTS}
+    missed, false_alarms, num_bad, num_harmless = [], [], 0, 0
+    for source, case in good.items():
+        for name, column, rule, change in bad[source]:
+            num_bad += 1
+            found = {(f.feature, f.rule) for f in change(case).judge(folder).blocking}
+            if (column, rule) not in found:
+                missed.append(f"{source}: {name}: expected {column or 'data set'} {rule}, found {sorted(found)}")
+        for name, change in harmless[source]:
+            num_harmless += 1
+            verdict = change(case).judge(folder)
+            if verdict.blocking:
+                false_alarms.append(f"{source}: {name}: {'; '.join(f.sentence() for f in verdict.blocking)}")
+    caught = num_bad - len(missed)
+    result = {
+        "bad": num_bad,
+        "caught": caught,
+        "harmless": num_harmless,
+        "falsely_blocked": len(false_alarms),
+        "recall": caught / num_bad,
+        "precision": caught / (caught + len(false_alarms)),
+        "missed": missed,
+        "false_alarms": false_alarms,
+    }
+    for line in [*(f"MISSED {m}" for m in missed), *(f"FALSE ALARM {f}" for f in false_alarms)]:
+        print(line)
+    print(
+        f"{caught} of {num_bad} kinds of bad data caught with the right column and rule, "
+        f"{len(false_alarms)} of {num_harmless} harmless changes blocked: "
+        f"recall {result['recall']:.3f}, precision {result['precision']:.3f}"
+    )
+    return result
+
+
+def measure_cost(num_rows: int, folder: pathlib.Path) -> dict[str, float]:
+    """Seconds of StatisticsGen's work (TFDV on Beam) and of the gate's, over the same files."""
+    import apache_beam as beam
+    import tensorflow_data_validation as tfdv
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from tfx_bsl.tfxio import tf_example_record
+
+    case, files = data.many_taxi_files(num_rows, folder)
+    start = time.perf_counter()
+    for split, names in files.items():
+        with beam.Pipeline(runner=FnApiRunner(), argv=[]) as pipeline:
+            reader = tf_example_record.TFExampleRecord(file_pattern=list(names), telemetry_descriptors=["bench"])
+            _ = (
+                pipeline
+                | reader.BeamSource()
+                | tfdv.GenerateStatistics(tfdv.StatsOptions(schema=case.schema))
+                | tfdv.WriteStatisticsToBinaryFile(str(folder / f"{split}.pb"))
+            )
+    statistics_seconds = time.perf_counter() - start
+    inputs = data.gate_inputs(
+        case, {split: tfdv.load_stats_binary(str(folder / f"{split}.pb")) for split in files}, files
+    )
+    start = time.perf_counter()
+    verdict = data.judge_inputs(case, inputs)
+    gate_seconds = time.perf_counter() - start
+    share = gate_seconds / statistics_seconds
+    print(
+        f"{num_rows} rows: statistics {statistics_seconds:.1f} s, gate {gate_seconds:.2f} s ({share:.1%}), "
+        f"verdict {verdict.word}"
+    )
+    return {"rows": num_rows, "statistics_s": statistics_seconds, "gate_s": gate_seconds, "share": share}
+
+
+if __name__ == "__main__":
+    main()
