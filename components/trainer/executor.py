@@ -39,7 +39,9 @@ class Executor(executor.GenericExecutor):
         [model_run] = output_dict[standard_component_specs.MODEL_RUN_KEY]
         # Read here as well as in the workers, so that a wrong input is reported before any process starts.
         fn_args = plain_fields(self._GetFnArgs(input_dict, output_dict, exec_properties))
-        with unfinished.working_dir(model_run.uri, _identity(input_dict, exec_properties, cluster)) as working_dir:
+        code = exec_properties.get(CODE_FINGERPRINT_KEY) or self._code_flag()
+        identity = _identity(code, input_dict, exec_properties, cluster) if code else ""
+        with unfinished.working_dir(model_run.uri, identity) as working_dir:
             spec = TrainingSpec(
                 run_fn=exec_properties[standard_component_specs.RUN_FN_KEY],
                 fn_args=fn_args | {"model_run_dir": working_dir},
@@ -53,6 +55,10 @@ class Executor(executor.GenericExecutor):
             )
             launch(spec, cluster)
 
+    def _code_flag(self) -> str:
+        """The fingerprint of the code that a runner has put into the executor spec, such as pipeline.local_runner."""
+        return next((flag for flag in self._extra_flags or () if str(flag).startswith("code=")), "")
+
 
 def _job_dir(working_dir: str) -> str:
     """Beside the TensorBoard logs, where a person will look; object stores cannot hold a file that grows."""
@@ -60,10 +66,12 @@ def _job_dir(working_dir: str) -> str:
 
 
 def _identity(
-    input_dict: dict[str, list[types.Artifact]], exec_properties: dict[str, Any], cluster: ClusterConfig
+    code: str,
+    input_dict: dict[str, list[types.Artifact]],
+    exec_properties: dict[str, Any],
+    cluster: ClusterConfig,
 ) -> str:
-    if not exec_properties.get(CODE_FINGERPRINT_KEY):
-        return ""
     inputs = {key: [artifact.uri for artifact in artifacts] for key, artifacts in input_dict.items()}
     # Where the workers run, and how often they may be restarted, is no part of the result. How many there are is.
-    return unfinished.identity(inputs, exec_properties | {CLUSTER_KEY: cluster.task_counts()})
+    settings = exec_properties | {CODE_FINGERPRINT_KEY: code, CLUSTER_KEY: cluster.task_counts()}
+    return unfinished.identity(inputs, settings)

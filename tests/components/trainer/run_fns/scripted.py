@@ -51,6 +51,7 @@ def trains(fn_args):
     given = {
         "tf_config": os.environ.get("TF_CONFIG"),
         "fn_args": {k: v for k, v in vars(fn_args).items() if k[0] != "_"},
+        "heavy": sorted({"tensorflow", "tfx", "apache_beam", "kubernetes"} & set(sys.modules)),
     }
     mark(fn_args, f"given-{task()}", json.dumps(given))
     print(f"hello from {task()}")
