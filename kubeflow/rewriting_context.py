@@ -1,5 +1,6 @@
 """What all rewritten steps share: the pipeline, the cluster's configuration, names, and the pipeline's parameters."""
 
+import dataclasses
 from typing import Any
 
 from tfx.dsl.components.base import base_node
@@ -7,6 +8,7 @@ from tfx.dsl.components.base import base_node
 from kubeflow import names, tasks
 from kubeflow.config import KubeflowConfig, StepConfig
 from kubeflow.errors import CompileError
+from kubeflow.step_metrics import PIPELINE_VARIABLE
 
 PROBE_SUFFIX = "-probe"
 _DEFAULT_RETRIES = 1
@@ -74,7 +76,8 @@ class Context:
             retries=options.max_execution_retries if options else None,
             timeout_seconds=(options.execution_timeout_sec or None) if options else None,
         )
-        return self.config.steps.get(node.id, StepConfig()).over(asked).over(self.config.default)
+        step = self.config.steps.get(node.id, StepConfig()).over(asked).over(self.config.default)
+        return dataclasses.replace(step, env={PIPELINE_VARIABLE: self.name, **step.env})
 
     def shared_folders(self, node: base_node.BaseNode) -> tuple[str, ...]:
         """Folders that the step's pod sees and that are not its own."""

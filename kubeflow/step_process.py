@@ -1,20 +1,20 @@
 """What every container of a step does around its work: arguments, log lines, exit code, and dying with its launcher."""
 
 import argparse
-import ctypes
 import logging
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 
-from kubeflow import plan
+from kubeflow import plan, step_metrics
 from kubeflow.executor_input import ExecutorInput
 
 _TERMINATION_LOG = "/dev/termination-log"
-_PR_SET_PDEATHSIG = 1
+_WATCH_SECONDS = 1.0
 
 
 def run_step(work: Callable[[plan.StepPlan, ExecutorInput], None], argv: list[str] | None) -> int:
@@ -45,8 +45,10 @@ def guarded(step: str, work: Callable[[], None]) -> int:
         message = f"{step} failed after {time.monotonic() - begin:.1f} s: {error if exit_code else repr(error)}"
         logging.getLogger("sluice").error(message)
         _leave_message(message)
+        step_metrics.push(step, int(exit_code or 1), time.monotonic() - begin)
         return int(exit_code or 1)
     logging.getLogger("sluice").info("done in %.1f s", time.monotonic() - begin)
+    step_metrics.push(step, 0, time.monotonic() - begin)
     return 0
 
 
@@ -74,9 +76,19 @@ def start_log(step: str) -> None:
 
 
 def end_with_launcher() -> None:
-    """Asks for SIGTERM when the launcher dies: it forwards no signal, and a cancelled step must be able to clean up."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Sends SIGTERM to this process when its launcher is gone, so that a cancelled step can clean up after itself.
+
+    Kubeflow's launcher forwards no signal. The kernel's own parent-death signal is not used: it is sent when the thread
+    that started the process ends, which in a Go program may be at any time.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="launcher-watch", daemon=True).start()
 
 
 def _leave_message(message: str) -> None:

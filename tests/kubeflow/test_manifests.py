@@ -1,0 +1,173 @@
+"""Manifests: every overlay builds, fits Kubernetes' schemas, passes pod security `restricted`, and grants little."""
+
+import copy
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from components.pusher import manifests
+from components.pusher.kubernetes_config import KubernetesConfig
+from components.trainer.cluster_config import ClusterConfig
+from components.trainer.kubernetes.config import KubernetesConfig as TrainingPods
+from components.trainer.kubernetes.job_spec import KubernetesJobSpec
+from components.trainer.kubernetes.manifests import KINDS
+
+ROOT = pathlib.Path(__file__).parents[2] / "kubeflow"
+OVERLAYS = ("dev", "prod", "gpu")
+CUSTOM = ("monitoring.coreos.com/v1",)
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+
+
+def built(overlay: str) -> list[dict[str, Any]]:
+    command = ["kubectl", "kustomize", str(ROOT / "manifests" / "overlays" / overlay)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [document for document in yaml.safe_load_all(result.stdout) if document]
+
+
+def find(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [document for document in documents if document["kind"] == kind]
+
+
+@needs_kubectl
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_overlay_fits_the_schemas(overlay):
+    documents = built(overlay)
+    assert documents
+    for document in documents:
+        assert document["metadata"]["namespace"]
+        if document["apiVersion"] not in CUSTOM:
+            kubernetes_validate.validate(document, "1.32", strict=True)
+
+
+@needs_kubectl
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_no_two_objects_share_a_name(overlay):
+    names = [(document["kind"], document["metadata"]["name"]) for document in built(overlay)]
+    assert len(names) == len(set(names))
+
+
+@needs_kubectl
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_are_restricted(overlay):
+    for deployment in find(built(overlay), "Deployment"):
+        check_restricted(deployment["spec"]["template"]["spec"])
+
+
+def check_restricted(pod: dict[str, Any]) -> None:
+    """Kubernetes' pod security standard `restricted`, version 1.32."""
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        assert not pod.get(key)
+    context = pod.get("securityContext", {})
+    for volume in pod.get("volumes", []):
+        assert volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "projected", "csi", "ephemeral"}
+    for container in [*pod["containers"], *pod.get("initContainers", [])]:
+        own = container.get("securityContext", {})
+        assert own["allowPrivilegeEscalation"] is False
+        assert own["capabilities"]["drop"] == ["ALL"]
+        assert set(own["capabilities"].get("add", [])) <= {"NET_BIND_SERVICE"}
+        assert not own.get("privileged")
+        assert own.get("runAsNonRoot", context.get("runAsNonRoot")) is True
+        assert own.get("runAsUser", context.get("runAsUser", 1)) != 0
+        assert own.get("seccompProfile", context.get("seccompProfile", {})).get("type") in ("RuntimeDefault", "Localhost")
+        assert not any(port.get("hostPort") for port in container.get("ports", []))
+
+
+@pytest.mark.parametrize("kind", ["trainjob", "jobset", "indexed-job"])
+def test_training_pods_are_restricted_when_the_namespace_wants_it(kind):
+    pods = TrainingPods(image="registry.example/sluice:1a2b3c4", run_as_user=65532)
+    cluster = ClusterConfig(backends=(kind,), num_workers=2, kubernetes=pods)
+    objects = KINDS[kind].build(KubernetesJobSpec(name="job", spec_path="/s", cluster=cluster, pods=pods))
+    found = [pod for made in objects for pod in pod_specs(made)]
+    assert found
+    for pod in found:
+        check_restricted(pod)
+
+
+def pod_specs(value: Any) -> list[dict[str, Any]]:
+    """Everything below `value` that has containers."""
+    if isinstance(value, dict):
+        own = [value] if "containers" in value else []
+        return own + [pod for item in value.values() for pod in pod_specs(item)]
+    return [pod for item in value for pod in pod_specs(item)] if isinstance(value, list) else []
+
+
+def test_serving_is_what_the_pusher_would_create():
+    """Set SLUICE_UPDATE_GOLDENS=1 to write the manifest anew."""
+    objects = manifests.tensorflow_serving("taxi", KubernetesConfig(claim="sluice"))
+    for made in objects:
+        made["metadata"].pop("namespace")  # the overlay's
+    path = ROOT / "manifests" / "base" / "serving.yaml"
+    head = "# TensorFlow Serving for the model `taxi`, as the Pusher creates it for a target of the kind `deployment`.\n"
+    text = head + yaml.safe_dump_all(objects, sort_keys=False)
+    if os.environ.get("SLUICE_UPDATE_GOLDENS"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+@needs_kubectl
+def test_rights_are_the_least():
+    documents = built("prod")
+    rules = [(role["metadata"]["name"], rule) for role in find(documents, "Role") for rule in role["rules"]]
+    assert not find(documents, "ClusterRole")
+    for name, rule in rules:
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+        if "secrets" in rule["resources"]:
+            assert (name, rule["verbs"], len(rule["resourceNames"])) == ("sluice-runner", ["get"], 1)
+        assert not set(rule["resources"]) & {"pods/exec", "pods/attach", "roles", "rolebindings", "serviceaccounts"}
+        if "pods" in rule["resources"]:
+            assert set(rule["verbs"]) <= {"get", "list", "watch"}
+    assert {name for name, rule in rules if "delete" in rule["verbs"]} == {"sluice-trainer"}
+
+
+def test_the_trainer_may_create_every_kind_of_job_that_it_knows():
+    documents = yaml.safe_load_all((ROOT / "manifests" / "base" / "trainer-role.yaml").read_text())
+    [role] = find(list(documents), "Role")
+    allowed = {(group, name) for rule in role["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
+    assert {(kind.group, kind.plural) for kind in KINDS.values()} <= allowed
+
+
+def test_rules_and_dashboards_ask_for_metrics_that_exist():
+    text = (ROOT / "manifests" / "monitoring" / "rules.yaml").read_text()
+    [rules] = list(yaml.safe_load_all(text))
+    alerts = [alert for group in rules["spec"]["groups"] for alert in group["rules"]]
+    assert len({alert["alert"] for alert in alerts}) == len(alerts)
+    for alert in alerts:
+        assert alert["labels"]["severity"] in ("critical", "warning", "info")
+        assert alert["annotations"].keys() == {"summary", "description"}
+    expressions = [alert["expr"] for alert in alerts]
+    for path in sorted((ROOT / "dashboards").glob("*.json")):
+        dashboard = json.loads(path.read_text())
+        identifiers = [panel["id"] for panel in dashboard["panels"]]
+        assert len(set(identifiers)) == len(identifiers)
+        expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    for expression in expressions:
+        assert expression.count("(") == expression.count(")")
+        assert expression.count("{") == expression.count("}")
+    steps = {name for expression in expressions for name in names_with(expression, "sluice_step_")}
+    source = (ROOT / "step_metrics.py").read_text()
+    assert steps
+    for name in steps:
+        assert name in source
+
+
+def names_with(expression: str, prefix: str) -> list[str]:
+    import re
+
+    return re.findall(rf"\b{prefix}\w+", expression)
+
+
+def test_serving_selector_is_the_network_policys():
+    policies = yaml.safe_load_all((ROOT / "manifests" / "base" / "network-policy.yaml").read_text())
+    labels = {policy["metadata"]["name"]: policy["spec"]["podSelector"] for policy in policies}
+    deployment = manifests.deployment("taxi", KubernetesConfig(claim="sluice"))
+    pod_labels = deployment["spec"]["template"]["metadata"]["labels"]
+    wanted = copy.deepcopy(labels["sluice-serving"]["matchLabels"])
+    assert wanted.items() <= pod_labels.items()
