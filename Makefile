@@ -50,7 +50,7 @@ bench-serve: setup ## batching against none, overhead over a bare call, KServe's
 .PHONY: e2e-serving
 e2e-serving: setup ## the API tests against TensorFlow Serving itself; IMAGE=tensorflow/serving:2.19.1
 	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-serving IMAGE=tensorflow/serving:2.19.1" >&2; exit 2; }
-	SLUICE_SERVING_IMAGE="$(IMAGE)" $(BIN)/pytest tests/modules/serving/test_rest.py tests/modules/serving/test_grpc.py -m docker $(ARGS)
+	SLUICE_SERVING_IMAGE="$(IMAGE)" $(BIN)/pytest tests/modules/serving/test_rest.py tests/modules/serving/test_grpc.py tests/components/pusher/test_servers.py -m docker $(ARGS)
 
 .PHONY: bench-push
 bench-push: setup ## a 1 GB push against cp, sync and sha256sum, and against stock TFX's copies

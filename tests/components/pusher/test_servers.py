@@ -1,12 +1,14 @@
-"""Deploying to model servers that speak TensorFlow Serving's API: the development server, two replicas of it.
+"""Deploying to model servers that speak TensorFlow Serving's API: two replicas of the development server.
 
-The same tests run against TensorFlow Serving itself where SLUICE_TF_SERVING names a gRPC address per replica and the
-folder they serve (see docs/deploying.md).
+With SLUICE_SERVING_IMAGE (`make e2e-serving`) the same tests run against two containers of TensorFlow Serving, too.
 """
 
 import contextlib
+import dataclasses
+import os
 import pathlib
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 
@@ -23,6 +25,8 @@ from components.pusher.replica import ReplicaError, connect
 from components.pusher.servers import Servers, resolve
 from components.pusher.targets import make_deployer
 
+IMAGE = os.environ.get("SLUICE_SERVING_IMAGE", "")
+KINDS = ["sluice", *([pytest.param("real", marks=pytest.mark.docker)] if IMAGE else [])]
 DATA = "variables/variables.data-00000-of-00001"
 
 
@@ -30,34 +34,68 @@ class CrashError(BaseException):
     """Stands for a crash at a boundary: nothing in the deployer catches it."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Address:
+    grpc: str
+    rest: str
+
+
 @contextlib.contextmanager
-def replicas(models: list, count: int = 2) -> Iterator[list]:
-    from modules.serving.manager import LoadingConfig
-    from modules.serving.server import ModelServer, ServerConfig
-
-    loading = LoadingConfig(poll_seconds=0.05, max_retries=0, retry_seconds=0.05)
-    config = ServerConfig(rest_port=0, grpc_port=0, drain_seconds=1.0, loading=loading)
+def replicas(kind: str, folder: pathlib.Path, config_file: pathlib.Path | None = None) -> Iterator[list[Address]]:
+    """Two servers of the model folder `folder`, or of a model config file under it."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(ModelServer(models, config, roots=["/"])) for _ in range(count)]
+        if kind == "real":
+            yield [stack.enter_context(_container(folder, config_file)) for _ in range(2)]
+            return
+        from modules.serving.manager import LoadingConfig
+        from modules.serving.model_config import ModelConfig, read_model_config
+        from modules.serving.server import ModelServer, ServerConfig
+
+        loading = LoadingConfig(poll_seconds=0.05, max_retries=0, retry_seconds=0.05)
+        config = ServerConfig(rest_port=0, grpc_port=0, drain_seconds=1.0, loading=loading)
+        models = read_model_config(str(config_file)) if config_file else [ModelConfig("line", str(folder))]
+        servers = [stack.enter_context(ModelServer(models, config, roots=["/"])) for _ in range(2)]
+        yield [Address(server.grpc_address, server.rest_url) for server in servers]
 
 
-@pytest.fixture
-def polled(tmp_path) -> Iterator[PushTarget]:
+@contextlib.contextmanager
+def _container(folder: pathlib.Path, config_file: pathlib.Path | None) -> Iterator[Address]:
+    """TensorFlow Serving itself. It does not listen before its first model is loaded: the deployer has to bear that."""
+    mounted = folder.parents[1]
+    what = (
+        [f"--model_config_file={config_file}", "--allow_version_labels_for_unavailable_models=true"]
+        if config_file
+        else ["--model_name=line", f"--model_base_path={folder}"]
+    )
+    options = ["--port=8500", "--rest_api_port=8501", "--file_system_poll_wait_seconds=1", "--max_num_load_retries=0"]
+    published = ["-p", "127.0.0.1::8500", "-p", "127.0.0.1::8501", "-v", f"{mounted}:{mounted}"]
+    command = ["docker", "run", "-d", "--rm", *published, "--entrypoint", "tensorflow_model_server", IMAGE]
+    container = subprocess.run([*command, *options, *what], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        grpc_address, rest = (
+            subprocess.run(["docker", "port", container, port], check=True, capture_output=True, text=True)
+            .stdout.splitlines()[0]
+            .strip()
+            for port in ("8500", "8501")
+        )
+        yield Address(grpc_address, f"http://{rest}")
+    finally:
+        subprocess.run(["docker", "stop", container], check=False, capture_output=True)
+
+
+@pytest.fixture(params=KINDS)
+def polled(request, tmp_path) -> Iterator[PushTarget]:
     """A target whose two replicas poll the folder; one is addressed by gRPC and one by REST."""
-    from modules.serving.model_config import ModelConfig
-
     base = tmp_path / "serving"
     (base / "line").mkdir(parents=True)
-    with replicas([ModelConfig("line", str(base / "line"))]) as servers:
-        addresses = (servers[0].grpc_address, servers[1].rest_url)
+    with replicas(request.param, base / "line") as servers:
+        addresses = (servers[0].grpc, servers[1].rest)
         yield PushTarget(base=str(base), name="line", servers=addresses, available_timeout_s=20.0)
 
 
-@pytest.fixture
-def configured(tmp_path, exported, pushing) -> Iterator[PushTarget]:
+@pytest.fixture(params=KINDS)
+def configured(request, tmp_path, exported, pushing) -> Iterator[PushTarget]:
     """A target whose two replicas read a model config that lists another model too."""
-    from modules.serving.model_config import read_model_config
-
     base = tmp_path / "serving"
     (base / "line").mkdir(parents=True)
     pushing.deployer(base).push(exported["double"])
@@ -67,12 +105,12 @@ def configured(tmp_path, exported, pushing) -> Iterator[PushTarget]:
     config.write_text(
         f'model_config_list {{ config {{ name: "other" base_path: "{base}/other" model_platform: "tensorflow" }} }}\n'
     )
-    with replicas(read_model_config(str(config))) as servers:
+    with replicas(request.param, base / "line", config) as servers:
         yield PushTarget(
             base=str(base),
             name="line",
             kind="model_config",
-            servers=tuple(server.grpc_address for server in servers),
+            servers=tuple(server.grpc for server in servers),
             model_config_file=str(config),
             available_timeout_s=20.0,
         )
@@ -240,12 +278,17 @@ BOUNDARIES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["polled", "configured"])
-def test_stable_answers_whole_through_a_crash_at_every_boundary(kind, request, exported):
+def test_the_default_answers_whole_through_a_crash_at_every_boundary(polled, exported):
+    crash_everywhere(polled, exported, {})
+
+
+def test_stable_answers_whole_through_a_crash_at_every_boundary(configured, exported):
+    crash_everywhere(configured, exported, {"label": "stable"})
+
+
+def crash_everywhere(target: PushTarget, exported: dict, which: dict) -> None:
     """One client asks all the time: each answer is the old model's or the new one's, and never an error."""
-    target: PushTarget = request.getfixturevalue(kind)
     deployer(target).push(exported["double"])
-    which = {"label": "stable"} if kind == "configured" else {}
     with client(target, which) as wrong:
         for number, boundary in enumerate(BOUNDARIES):
             model = exported["triple" if number % 2 == 0 else "double"]
