@@ -74,7 +74,9 @@ class ModelManager:
         self._configs: dict[str, ModelConfig] = {}
         self._versions: dict[str, dict[int, ModelVersion]] = {}
         self._labels: dict[str, dict[str, int]] = {}
-        self._pool = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="load")
+        self._loaders = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="load")
+        # Apart from the loaders: an old version that waits for a slow request must not hold up a new one.
+        self._unloaders = concurrent.futures.ThreadPoolExecutor(8, thread_name_prefix="unload")
         self._stopped = threading.Event()
         self._look = threading.Event()
         self._poller = threading.Thread(target=self._poll_forever, name="poll", daemon=True)
@@ -102,8 +104,9 @@ class ModelManager:
             served = [version for versions in self._versions.values() for version in versions.values()]
         for version in served:
             if version.state is not State.END:
-                self._pool.submit(version.unload)
-        self._pool.shutdown(wait=True)
+                self._unloaders.submit(version.unload)
+        self._loaders.shutdown(wait=True)
+        self._unloaders.shutdown(wait=True)
 
     @contextmanager
     def use(self, ref: ModelRef) -> Iterator[ModelVersion]:
@@ -263,7 +266,7 @@ class ModelManager:
                 if due:
                     version.busy = True
             if due:
-                self._pool.submit(self._load, version)
+                self._loaders.submit(self._load, version)
 
     def _load(self, version: ModelVersion) -> None:
         version.attempts += 1
@@ -313,7 +316,7 @@ class ModelManager:
                     version.move_to(State.UNLOADING)
         for version in leaving:
             if version.state is State.UNLOADING:
-                self._pool.submit(self._unload, version)
+                self._unloaders.submit(self._unload, version)
 
     def _unload(self, version: ModelVersion) -> None:
         version.unload()

@@ -66,7 +66,8 @@ def models_under(base: str, name: str = "", policy: VersionPolicy | None = None)
         raise ServingUsageError(f"no folder at {base}: expected a model's base folder, or one that holds several")
     base = os.path.abspath(base)
     policy = policy or VersionPolicy()
-    nested = [entry.path for entry in sorted(os.scandir(base), key=lambda e: e.name) if _holds_versions(entry.path)]
+    folders = [os.path.join(base, entry) for entry in sorted(os.listdir(base)) if not entry.startswith(".")]
+    nested = [path for path in folders if _holds_versions(path)]
     if _holds_versions(base) or name or not nested:
         return [ModelConfig(name or os.path.basename(base), base, policy)]
     return [ModelConfig(os.path.basename(path), path, policy) for path in nested]

@@ -22,6 +22,7 @@ from modules.serving.versions import State
 
 BANNER = "Sluice development model server: speaks TensorFlow Serving's API, but is NOT TensorFlow Serving."
 
+_MAX_RPCS = 1024  # beyond them a call gets RESOURCE_EXHAUSTED at once and not a place in an ever longer queue
 _LOG = logging.getLogger(__name__)
 
 
@@ -149,6 +150,7 @@ class ModelServer:
         limit = self._config.max_request_bytes
         server = grpc.server(
             concurrent.futures.ThreadPoolExecutor(self._config.workers, thread_name_prefix="grpc"),
+            maximum_concurrent_rpcs=_MAX_RPCS,
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
