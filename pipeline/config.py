@@ -65,8 +65,6 @@ class EvaluateConfig:
     """A smaller slice is reported and never decides."""
     confidence_intervals: bool = False
     """Jackknife intervals: slower, and bounds then hold for the interval's worse end."""
-    batch_size: int = 4096
-    """Examples per prediction call."""
 
     def __post_init__(self) -> None:
         if not any(metric.decides for metric in self.metrics):
@@ -74,8 +72,8 @@ class EvaluateConfig:
                 "evaluate.metrics: no bound is set, so that any model would be blessed. "
                 "Give at least one metric at_least, at_most or max_loss."
             )
-        if self.min_slice_size < 1 or self.batch_size < 1:
-            raise ConfigError("evaluate: min_slice_size and batch_size must be 1 or more")
+        if self.min_slice_size < 1:
+            raise ConfigError(f"evaluate.min_slice_size: must be 1 or more, found {self.min_slice_size}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -59,11 +59,10 @@ def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) ->
     )
     if not metric.decides:
         return result
+    # Never `metric.threshold`: TFMA holds that against every slice.
+    keys = config.slices if metric.on_slices else ()
+    specs = [config_pb2.SlicingSpec(), *[config_pb2.SlicingSpec(feature_keys=names) for names in keys]]
     threshold = _threshold(metric, has_baseline)
-    if not metric.on_slices:
-        result.threshold.CopyFrom(threshold)
-        return result
-    specs = [config_pb2.SlicingSpec(), *[config_pb2.SlicingSpec(feature_keys=keys) for keys in config.slices]]
     result.per_slice_thresholds.append(config_pb2.PerSliceMetricThreshold(slicing_specs=specs, threshold=threshold))
     return result
 

@@ -10,6 +10,7 @@ from tfx.orchestration import metadata
 from components.baseline_resolver import baseline_resolver
 from components.data_gate.component import DataGate
 from components.data_gate.config import GatePolicy
+from components.evaluator.component import Evaluator
 from components.example_gen.component import ExampleGen
 from components.example_gen.config import IngestConfig
 from components.model_registry.component import ModelRegistrar
@@ -66,7 +67,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         nodes.append(transform)
     trainer = _trainer(config, cluster, examples, schema, transform)
     baseline = baseline_resolver(trainer.outputs["model"])
-    evaluator = tfx.components.Evaluator(
+    evaluator = Evaluator(
         examples=examples.outputs["examples"],
         model=trainer.outputs["model"],
         baseline_model=baseline.outputs["model"],

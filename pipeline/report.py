@@ -27,6 +27,17 @@ def split_rows(outputs: dict[str, str]) -> dict[str, int]:
     return dict(json.loads(path.read_text(encoding="utf-8")).get("splits", {}))
 
 
+def read_verdict(evaluation_uri: str) -> dict[str, Any]:
+    """The verdict.json that the Evaluator wrote beside its metrics."""
+    return json.loads(pathlib.Path(evaluation_uri, "verdict.json").read_text(encoding="utf-8"))
+
+
+def overall_metrics(verdict: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The whole split's metrics: name to value, bound, baseline and whether the bound was kept."""
+    rows = [row for row in verdict["rows"] if row["slice"] == "all" and row["value"] is not None]
+    return {row["metric"]: {key: row[key] for key in ("value", "bound", "baseline", "passed")} for row in rows}
+
+
 def as_json(record: RunRecord) -> dict[str, Any]:
     """The object that `--json` prints."""
     content = dataclasses.asdict(record)

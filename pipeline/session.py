@@ -108,13 +108,11 @@ def _read_results(record: RunRecord, config: PipelineConfig) -> None:
     if not evaluator.outputs:
         record.verdict = "not evaluated"
         return
-    from pipeline import evaluation
-
-    result = evaluation.load(config.workload.evaluate, evaluator.outputs["evaluation"], evaluator.outputs["blessing"])
-    record.metrics = result.metrics
-    record.verdict = "blessed" if result.blessed else "not blessed"
-    record.reasons = result.reasons
-    if not result.blessed:
+    verdict = report.read_verdict(evaluator.outputs["evaluation"])
+    record.metrics = report.overall_metrics(verdict)
+    record.verdict = "blessed" if verdict["blessed"] else "not blessed"
+    record.reasons = verdict["reasons"]
+    if not verdict["blessed"]:
         record.exit_code = int(ExitCode.NOT_BLESSED)
         return
     pusher = record.step("Pusher")

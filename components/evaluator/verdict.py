@@ -1,0 +1,173 @@
+"""The verdict and its reasons, from what TFMA wrote."""
+
+import dataclasses
+import json
+import math
+import os
+from typing import Any
+
+import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto import config_pb2, validation_result_pb2
+from tfx.dsl.io import fileio
+
+CANDIDATE, BASELINE = "candidate", "baseline"
+WHOLE = "all"
+VERDICT_FILE = "verdict.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the reason table; `passed` is None where no bound decides."""
+
+    metric: str
+    slice: str
+    value: float | None
+    bound: str
+    baseline: float | None
+    passed: bool | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether the model is blessed, and why."""
+
+    blessed: bool
+    reasons: list[str]
+    rows: list[Row]
+    num_examples: int
+    small_slices: list[str]
+    has_baseline: bool
+
+    def save(self, folder: str) -> None:
+        """Writes verdict.json."""
+        with fileio.open(os.path.join(folder, VERDICT_FILE), "w") as file:
+            file.write(json.dumps(dataclasses.asdict(self), indent=1))
+
+
+def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
+    """Reads one evaluation.
+
+    TFMA's own validation decides, except that the failures of slices below the minimum size do not count: TFMA drops
+    such slices and then reports their metrics as not found.
+    """
+    values, plain_names = _values(evaluation_dir, CANDIDATE), _thresholds(eval_config)
+    if not values:  # without a baseline TFMA drops the model's name
+        values = _values(evaluation_dir, "")
+    baseline = _values(evaluation_dir, BASELINE)
+    small = sorted(name for name, metrics in values.items() if not metrics)
+    failures = _failures(tfma.load_validation_result(evaluation_dir), set(small))
+    rows = []
+    for slice_name in sorted(values, key=lambda name: (name != WHOLE, name)):
+        for metric, value in sorted(values[slice_name].items()):
+            if metric != "example_count":
+                reference = baseline.get(slice_name, {}).get(metric)
+                rows.append(_row(metric, slice_name, value, reference, plain_names, failures))
+    # A failure that belongs to no row (a metric that was never computed) must not get lost.
+    shown = {(row.metric, row.slice) for row in rows}
+    rows += [
+        Row(metric, name, None, text, None, False)
+        for (metric, name), text in failures.items()
+        if (metric, name) not in shown
+    ]
+    return Verdict(
+        blessed=not failures,
+        reasons=_reasons(rows, bool(baseline)),
+        rows=rows,
+        num_examples=int(values.get(WHOLE, {}).get("example_count", 0)),
+        small_slices=small,
+        has_baseline=bool(baseline),
+    )
+
+
+def _values(evaluation_dir: str, model_name: str) -> dict[str, dict[str, float]]:
+    """Slice name to metric name to value; an empty dict for a slice that TFMA left out as too small."""
+    results = tfma.load_eval_results([evaluation_dir], model_name=model_name).get_results()
+    found: dict[str, dict[str, float]] = {}
+    for key, metrics in results[0].slicing_metrics if results else []:
+        name = ", ".join(f"{column}={value}" for column, value in key) or WHOLE
+        numbers = metrics.get("", {}).get("", {})
+        found[name] = {metric: value["doubleValue"] for metric, value in numbers.items() if "doubleValue" in value}
+    return found
+
+
+def _thresholds(eval_config: config_pb2.EvalConfig) -> dict[tuple[str, bool], list[config_pb2.MetricThreshold]]:
+    """(result name of the metric, whether for the whole) to its thresholds."""
+    found: dict[tuple[str, bool], list[config_pb2.MetricThreshold]] = {}
+    for metric in (metric for spec in eval_config.metrics_specs for metric in spec.metrics):
+        name = json.loads(metric.config or "{}").get("name") or tfma_name(metric.class_name)
+        if metric.HasField("threshold"):
+            found.setdefault((name, True), []).append(metric.threshold)
+            found.setdefault((name, False), []).append(metric.threshold)
+        for per_slice in metric.per_slice_thresholds:
+            for spec in per_slice.slicing_specs:
+                found.setdefault((name, spec == config_pb2.SlicingSpec()), []).append(per_slice.threshold)
+    return found
+
+
+def tfma_name(class_name: str) -> str:
+    """What TFMA calls a metric class in its results: its own snake case, in which AUC stays one word."""
+    words = "".join(
+        f"_{letter.lower()}" if letter.isupper() and index and not class_name[index - 1].isupper() else letter.lower()
+        for index, letter in enumerate(class_name)
+    )
+    return {"aucprecision_recall": "auc_precision_recall"}.get(words, words)
+
+
+def _row(metric, slice_name, value, baseline, thresholds, failures) -> Row:
+    deciding = thresholds.get((metric, slice_name == WHOLE), [])
+    bounds = [text for threshold in deciding for text in _bounds(threshold, baseline)]
+    passed = None if not bounds else (metric, slice_name) not in failures
+    return Row(metric, slice_name, None if math.isnan(value) else value, " and ".join(bounds), baseline, passed)
+
+
+def _bounds(threshold: config_pb2.MetricThreshold, baseline: float | None) -> list[str]:
+    texts = []
+    if threshold.value_threshold.HasField("lower_bound"):
+        texts.append(f">= {threshold.value_threshold.lower_bound.value:g}")
+    if threshold.value_threshold.HasField("upper_bound"):
+        texts.append(f"<= {threshold.value_threshold.upper_bound.value:g}")
+    if threshold.HasField("change_threshold") and baseline is not None:
+        change = threshold.change_threshold
+        sign = ">=" if change.direction == config_pb2.MetricDirection.HIGHER_IS_BETTER else "<="
+        if change.HasField("absolute"):
+            texts.append(f"{sign} {baseline + change.absolute.value:.4f} (baseline {change.absolute.value:+g})")
+        if change.HasField("relative"):
+            limit = baseline * (1 + change.relative.value)
+            texts.append(f"{sign} {limit:.4f} (baseline {change.relative.value:+.1%})")
+    return texts
+
+
+def _failures(result: validation_result_pb2.ValidationResult, small: set[str]) -> dict[tuple[str, str], str]:
+    """(metric, slice) of every failure that counts, to TFMA's message."""
+    found = {}
+    for validation in result.metric_validations_per_slice:
+        name = _slice_name(validation.slice_key)
+        if name in small:
+            continue
+        for failure in validation.failures:
+            found[(failure.metric_key.name, name)] = failure.message or "threshold not met"
+    if not result.validation_ok and not result.metric_validations_per_slice:
+        found[("validation", WHOLE)] = "TFMA could not validate: " + (str(result.missing_slices) or "no metrics")
+    return found
+
+
+def _slice_name(key: Any) -> str:
+    parts = []
+    for single in key.single_slice_keys:
+        kind = single.WhichOneof("kind")
+        value = getattr(single, kind) if kind else ""
+        parts.append(f"{single.column}={value.decode() if isinstance(value, bytes) else value}")
+    return ", ".join(parts) or WHOLE
+
+
+def _reasons(rows: list[Row], has_baseline: bool) -> list[str]:
+    failed = [row for row in rows if row.passed is False]
+    if not failed:
+        kept = sum(row.passed is True for row in rows)
+        note = "" if has_baseline else "; no blessed model yet to compare with"
+        return [f"all {kept} bounds kept{note}"]
+    return [
+        f"{row.metric}{'' if row.slice == WHOLE else f' on {row.slice}'} "
+        + (f"was not computed ({row.bound})" if row.value is None else f"is {row.value:.4f}, must be {row.bound}")
+        for row in failed
+    ]
