@@ -54,7 +54,8 @@ class Block:
         """Where row `row` begins, counted from 1."""
         if self._known_lines is None:
             self._known_lines = self.lines()
-        return int(self._known_lines[row])
+        # A file that mixes lone CR and LF as line ends has more rows than lines.
+        return int(self._known_lines[min(row, len(self._known_lines) - 1)])
 
     def without(self, rows: list[int]) -> "Block":
         """The block less some rows."""

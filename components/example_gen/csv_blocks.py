@@ -53,9 +53,11 @@ def _parse(data: bytes, source: Source, dialect: Dialect, first_line: int) -> Bl
     def all_lines() -> np.ndarray:
         return first_line + csv_records.record_lines(data, ord(dialect.delimiter))
 
+    numbers = np.asarray([number for number, _, _ in refused], np.int64)
     columns = {name: only_chunk(table.column(name)) for name in names}
-    block = Block(columns, True, lambda: np.delete(all_lines(), [number for number, _, _ in refused]))
+    block = Block(columns, True, lambda: np.delete(all_lines(), numbers[numbers < len(all_lines())]))
     if refused:
         lines = all_lines()
-        block.bad = [BadRow(int(lines[number]), reason, text) for number, reason, text in refused]
+        last = len(lines) - 1
+        block.bad = [BadRow(int(lines[min(number, last)]), reason, text) for number, reason, text in refused]
     return block

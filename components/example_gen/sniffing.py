@@ -1,11 +1,11 @@
 """The format of a file whose name does not say."""
 
 import struct
-import zlib
 
 from google_crc32c import value as crc32c
 
 from components.example_gen import decompression
+from components.example_gen.errors import IngestDataError
 
 _MAGIC_FORMATS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow", b"Obj\x01": "avro"}
 _HEAD_BYTES = 4096
@@ -16,7 +16,7 @@ def sniff(path: str, compression: str) -> str:
     try:
         with decompression.decompressed(path, compression) as file:
             head = file.read(_HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
+    except IngestDataError:
         return ""
     for magic, kind in _MAGIC_FORMATS.items():
         if head.startswith(magic):

@@ -1,6 +1,5 @@
 """Text files cut between records, as spans for machines to share and as buffers to parse."""
 
-import zlib
 from collections.abc import Callable, Iterator
 from typing import IO
 
@@ -54,10 +53,7 @@ def _whole_records(file: IO[bytes], boundary: Boundary, config: IngestConfig, so
     rest = b""
     size = config.chunk_bytes
     while True:
-        try:
-            piece = streams.read_up_to(file, size)
-        except (EOFError, OSError, zlib.error) as error:
-            raise IngestDataError(f"{source.name}: cannot be read to its end, is it cut off? {error}") from None
+        piece = streams.read_up_to(file, size)
         data = rest + piece
         if not piece:
             if data:
