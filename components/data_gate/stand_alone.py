@@ -1,6 +1,7 @@
 """The gate on folders, without a pipeline around it."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,15 +11,21 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.data_gate import catalog
 from components.data_gate.config import Allowance, GatePolicy
-from components.data_gate.context import GateInputs
+from components.data_gate.context import Context, GateInputs
 from components.data_gate.csv_lines import add_lines
-from components.data_gate.data_folder import read_folder
+from components.data_gate.data_folder import DataFolder, batches, read_folder
 from components.data_gate.errors import GateConfigError
 from components.data_gate.finding import Verdict
 from components.data_gate.gate import judge
+from components.data_gate.schema_change import SchemaChange, widen
+from components.data_gate.schema_infer import infer
+from components.data_gate.schema_text import rewrite
 from components.data_gate.serving_log import serving_batches
 from components.data_gate.statistics import statistics_of
 from components.example_gen.config import IngestConfig
+
+# Some 100,000 rows say what a first schema needs.
+_MOST_BATCHES = 25
 
 
 def validate(
@@ -88,3 +95,37 @@ def _policy(mapping: Mapping[str, Any] | None, schema_file: str, allow: Sequence
             )
         entries.append(Allowance(feature=feature, rule=rule, until="9999-12-31", reason="--allow, this once"))
     return dataclasses.replace(policy, schema_file=schema_file, allow=(*policy.allow, *entries))
+
+
+def infer_schema(data: str, label: str, ingest: Mapping[str, Any], scratch: str) -> schema_pb2.Schema:
+    """A first schema of the folder `data`, from at most `_MOST_BATCHES` batches of its first split."""
+    folder = read_folder(data, None, scratch, IngestConfig.from_dict(ingest, "ingest"))
+    if not folder.examples:
+        raise GateConfigError(f"{data}: holds statistics only; a schema is inferred from rows")
+    return _infer(folder, label)
+
+
+def change_schema(
+    data: str, schema_file: str, only: Sequence[str], ingest: Mapping[str, Any], scratch: str
+) -> tuple[str, list[SchemaChange]]:
+    """The text of a schema that `data` fits, and what is different in it; see `schema_change.widen`.
+
+    Raises:
+      GateConfigError: `only` names a column that neither the schema nor the data has.
+    """
+    schema = load_schema(schema_file)
+    folder = read_folder(data, schema, scratch, IngestConfig.from_dict(ingest, "ingest"))
+    context = Context(GateInputs(schema=schema, statistics=folder.statistics), GatePolicy())
+    known = {*context.features, *(name for split in context.splits.values() for name in split.columns)}
+    for name in only:
+        if name not in known:
+            raise GateConfigError(f"--feature {name}: no such column; there are {', '.join(sorted(known))}")
+    inferred = _infer(folder, "") if folder.examples else schema_pb2.Schema()
+    changed, changes = widen(context, inferred, only)
+    with open(schema_file, encoding="utf-8") as file:
+        return rewrite(file.read(), changed), changes
+
+
+def _infer(folder: DataFolder, label: str) -> schema_pb2.Schema:
+    files = next(iter(folder.examples.values()))
+    return infer(list(itertools.islice(batches(files), _MOST_BATCHES)), label)

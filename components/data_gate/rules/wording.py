@@ -72,7 +72,8 @@ def observed(
     if rule == "infinite":
         return "infinite values"
     if rule == "out-of-range":
-        return f"values from {_extremes(column)}" if _extremes(column) else description
+        ends = extremes(column)
+        return f"values from {ends[0]:.15g} to {ends[1]:.15g}" if ends else description
     if rule == "unexpected-value" and column.category and feature is not None:
         known = domain_values(feature, schema)
         unknown = [
@@ -82,13 +83,14 @@ def observed(
     return description.strip().rstrip(".")
 
 
-def _extremes(column: ColumnSummary) -> str:
+def extremes(column: ColumnSummary) -> tuple[float, float] | None:
+    """Least and greatest value, also of integers that are counted as categories; None for text."""
     if column.number:
-        return f"{column.number.low:.15g} to {column.number.high:.15g}"
+        return column.number.low, column.number.high
     if column.category and column.category.counts:
         numbers = [int(value) for value in column.category.counts if value.lstrip("-").isdigit()]
-        return f"{min(numbers)} to {max(numbers)}" if numbers else ""
-    return ""
+        return (float(min(numbers)), float(max(numbers))) if numbers else None
+    return None
 
 
 def allowed(rule: str, feature: schema_pb2.Feature | None, schema: schema_pb2.Schema, serving: bool) -> str:

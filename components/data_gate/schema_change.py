@@ -1,0 +1,163 @@
+"""What would have to change in a schema for data to fit it, feature by feature."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from components.data_gate.context import Context
+from components.data_gate.finding import Finding
+from components.data_gate.rules import against_schema, wording
+from components.data_gate.summary import ColumnSummary
+
+
+@dataclasses.dataclass(frozen=True)
+class SchemaChange:
+    """One thing about one feature, in words, before and after."""
+
+    feature: str
+    what: str
+    before: str
+    after: str
+    rule: str
+
+
+_TYPES = {"INT": schema_pb2.INT, "FLOAT": schema_pb2.FLOAT, "BYTES": schema_pb2.BYTES, "STRUCT": schema_pb2.STRUCT}
+
+
+def widen(
+    context: Context, inferred: schema_pb2.Schema, only: Iterable[str] = ()
+) -> tuple[schema_pb2.Schema, list[SchemaChange]]:
+    """The schema that the training splits of `context` fit, and what is different in it.
+
+    Nothing else changes: comparators, environments and bounds that hold stay as they are.
+
+    Args:
+      context: statistics and the present schema.
+      inferred: a schema made from the data, for columns that are new.
+      only: features to change; empty means all.
+    """
+    schema = schema_pb2.Schema()
+    schema.CopyFrom(context.schema)
+    changes: list[SchemaChange] = []
+    chosen = set(only)
+    for finding in sorted(against_schema.check(context), key=lambda finding: finding.feature):
+        known = any((finding.feature, finding.rule) == (change.feature, change.rule) for change in changes)
+        if finding.split not in context.splits or (chosen and finding.feature not in chosen) or known:
+            continue
+        columns = [data.columns[finding.feature] for data in context.splits.values() if finding.feature in data.columns]
+        changes += _apply(schema, finding, columns, inferred)
+    return schema, changes
+
+
+def _apply(
+    schema: schema_pb2.Schema, finding: Finding, columns: list[ColumnSummary], inferred: schema_pb2.Schema
+) -> Iterator[SchemaChange]:
+    if finding.rule == "new-column":
+        new = _feature(inferred, finding.feature)
+        if new is not None:
+            _add(schema, new, inferred)
+            what = f"{schema_pb2.FeatureType.Name(new.type)}, present in {new.presence.min_fraction:.0%} of the rows"
+            yield SchemaChange(finding.feature, "column", "not in the schema", what, finding.rule)
+        return
+    feature = _feature(schema, finding.feature)
+    edit = _EDITS.get(finding.rule)
+    if feature is None or edit is None:
+        return
+    what, before, after = edit(feature, columns, schema)
+    yield SchemaChange(finding.feature, what, before, after, finding.rule)
+
+
+def _feature(schema: schema_pb2.Schema, name: str) -> schema_pb2.Feature | None:
+    return next((feature for feature in schema.feature if feature.name == name), None)
+
+
+def _add(schema: schema_pb2.Schema, new: schema_pb2.Feature, inferred: schema_pb2.Schema) -> None:
+    schema.feature.add().CopyFrom(new)
+    for domain in inferred.string_domain:
+        if domain.name == new.domain and all(domain.name != other.name for other in schema.string_domain):
+            schema.string_domain.add().CopyFrom(domain)
+
+
+Edited = tuple[str, str, str]
+Edit = Callable[[schema_pb2.Feature, list[ColumnSummary], schema_pb2.Schema], Edited]
+
+
+def _optional(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    before = feature.presence.min_fraction
+    least = min((column.present_share for column in columns), default=0.0)
+    feature.presence.min_fraction = math.floor(least * 100) / 100
+    feature.presence.ClearField("min_count")
+    return "least share of rows with a value", f"{before:g}", f"{feature.presence.min_fraction:g}"
+
+
+def _range(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    low, high = wording.bounds(feature)
+    before = f"{low:g} to {high:g}"
+    lows, highs = zip(*(extremes for column in columns if (extremes := wording.extremes(column))), strict=True)
+    if feature.HasField("int_domain"):
+        feature.int_domain.min, feature.int_domain.max = int(min(low, *lows)), int(max(high, *highs))
+    elif feature.HasField("bool_domain"):
+        feature.int_domain.min, feature.int_domain.max = int(min(lows)), int(max(highs))
+    else:
+        feature.float_domain.min, feature.float_domain.max = min(low, *lows), max(high, *highs)
+    return "range", before, "{:g} to {:g}".format(*wording.bounds(feature))
+
+
+def _values(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    known = wording.domain_values(feature, schema)
+    seen = {value for column in columns if column.category for value in column.category.counts}
+    added = sorted(seen - set(known))
+    domain = feature.string_domain if feature.HasField("string_domain") else _domain(schema, feature.domain)
+    values = sorted({*known, *added})
+    del domain.value[:]
+    domain.value.extend(values)
+    return "values", f"{len(known)} listed", f"also {wording.listed(added)}"
+
+
+def _domain(schema: schema_pb2.Schema, name: str) -> schema_pb2.StringDomain:
+    return next(domain for domain in schema.string_domain if domain.name == name)
+
+
+def _type(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    before = schema_pb2.FeatureType.Name(feature.type)
+    feature.type = _TYPES[columns[0].type]
+    for field in ("domain", "int_domain", "float_domain", "string_domain", "bool_domain"):
+        feature.ClearField(field)
+    feature.ClearField("drift_comparator")
+    feature.ClearField("skew_comparator")
+    return "type", before, f"{columns[0].type}, without domain and comparators"
+
+
+def _count(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    least, most = wording.value_count(feature)
+    feature.ClearField("shape")
+    feature.value_count.min = 0
+    feature.value_count.ClearField("max")
+    return "values in a row", f"{least:g} to {most:g}", "any number"
+
+
+def _nan(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    feature.float_domain.disallow_nan = False
+    return "NaN", "not allowed", "allowed"
+
+
+def _infinite(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    feature.float_domain.disallow_inf = False
+    feature.float_domain.ClearField("min")
+    feature.float_domain.ClearField("max")
+    return "infinity", "not allowed", "allowed, and no range"
+
+
+_EDITS: Mapping[str, Edit] = {
+    "missing-column": _optional,
+    "missing-values": _optional,
+    "all-missing": _optional,
+    "out-of-range": _range,
+    "unexpected-value": _values,
+    "type-changed": _type,
+    "number-of-values": _count,
+    "nan": _nan,
+    "infinite": _infinite,
+}
