@@ -26,21 +26,30 @@ class EndedTask:
     record: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+def own_traceback(error: BaseException) -> str:
+    """The error's traceback from the user's code on: how this package came to call it helps nobody."""
+    here = str(pathlib.Path(__file__).parent)
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(here):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+
+
 def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> None:
-    """Leaves the reason where the step looks for it, whole or not at all; called where `error` is handled."""
+    """Leaves the reason where the step looks for it, whole or not at all."""
     record = {
         "time": time.time(),
         "exit_code": exit_code,
         "type": type(error).__name__,
         "message": str(error),
-        "traceback": traceback.format_exc(),
+        "traceback": own_traceback(error),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(record), encoding="utf-8")
     partial.rename(path)
     if termination_log := os.environ.get(TERMINATION_LOG_VARIABLE):
-        short = record | {"message": str(error)[:_MAX_TEXT], "traceback": traceback.format_exc()[-_MAX_TEXT:]}
+        short = record | {"message": str(error)[:_MAX_TEXT], "traceback": own_traceback(error)[-_MAX_TEXT:]}
         pathlib.Path(termination_log).write_text(json.dumps(short), encoding="utf-8")
 
 

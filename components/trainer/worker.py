@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             failure.write_record(spec.failure_path(task), error, code)
         return code
     except BaseException as error:
-        traceback.print_exc()
+        print(failure.own_traceback(error), file=sys.stderr, end="", flush=True)
         code = _exit_code(error, is_distributed=len(task_types) > 0 and "TF_CONFIG" in os.environ)
         failure.write_record(spec.failure_path(task), error, code)
         return code

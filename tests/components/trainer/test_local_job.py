@@ -83,6 +83,7 @@ def test_the_cause_is_named_and_shown(make_spec, capfd, run_fn):
     assert caught.value.exit_code == 1
     shown = capfd.readouterr().err.partition("the cause, in the words of the task that failed:")[2]
     assert 'raise ValueError("the label of row 17 is neither 0 nor 1")' in shown
+    assert "worker.py" not in shown  # from the user's code on
     assert "restart" not in shown
 
 
