@@ -28,7 +28,9 @@ class SavedState:
     """What a checkpoint knows besides variables."""
 
     step: int
-    """Global batches consumed so far."""
+    """Global batches trained on so far."""
+    position: int
+    """Which global batch of the endless stream of epochs comes next, counted in batches of `global_batch`."""
     global_batch: int
     """Examples in a full global batch."""
     data: list

@@ -26,6 +26,7 @@ def unreplicated(
     Raises:
       TrainingError: `build` made a model with other variables than before.
     """
+    tf_keras.backend.reset_uids()  # the same variable names as in training
     fresh = build()
     expected, actual = [tuple(w.shape) for w in weights], [tuple(w.shape) for w in fresh.variables]
     if expected != actual:

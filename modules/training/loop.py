@@ -57,7 +57,7 @@ class StepLoop:
         self._compiled = False
         strategy = tf.distribute.get_strategy()
         self._num_workers = getattr(strategy.extended, "_num_workers", 1)
-        # A distributed variable has no scatter_nd_update; what this process asks for goes into its first replica's part.
+        # A distributed variable has no scatter_nd_update: requests go into this process's first replica's part.
         self._own_signals = strategy.experimental_local_results(step.signals)[0]
 
     def signal(self, which: int, value: float = 1.0) -> None:
@@ -84,7 +84,7 @@ class StepLoop:
     def _adapt(self, elapsed_s: float, num_steps: int, agreed: float) -> None:
         """Aims at calls of about a second: long enough to cost nothing, short enough to react.
 
-        Workers measure different times; `agreed` is the mean of what they asked for in the call before, the same on all.
+        Workers measure different times; `agreed` is the mean of their wishes in the call before, equal on all.
         """
         if self._config.steps_per_loop:
             return
@@ -156,6 +156,16 @@ class Every:
         return bool(self.steps) and step % self.steps == 0
 
 
-def next_boundary(step: int, total: int, events: Iterable[Every]) -> int:
+class At:
+    """Like Every, but once."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def after(self, step: int) -> int | None:
+        return self.step if self.step > step else None
+
+
+def next_boundary(step: int, total: int, events: Iterable[Every | At]) -> int:
     """The first step after `step` at which something has to happen, at most `total`."""
     return min([total, *(due for event in events if (due := event.after(step)) is not None)])

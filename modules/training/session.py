@@ -20,7 +20,8 @@ from modules.training.optimizer import OptimizerFactory, build_optimizer
 from modules.training.progress import BestMetric
 from modules.training.step import LossFn, TrainStep
 from modules.training.strategy import communication_options
-from modules.training.telemetry import Snapshot, Window, say
+from modules.training.telemetry import Reporter, Snapshot, Window, say
+from modules.training.tensorboard import Profile
 from modules.training.watchdog import Watchdog
 
 _LOG_EVERY_S = 10.0
@@ -42,12 +43,14 @@ class Session:
     checkpoints: CheckpointFolder | None
     best_checkpoints: CheckpointFolder | None
     watchdog: Watchdog
-    reporters: list[Callable[[Snapshot], None]] = dataclasses.field(default_factory=list)
-    eval_reporters: list[Callable[[int, dict[str, float]], None]] = dataclasses.field(default_factory=list)
+    reporters: list[Reporter]
+    profile: Profile
 
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     stopped_early: bool = False
     resumed_at: int = 0
+    position: int = 0
+    """Number of the next global batch; differs from global_step once the data or the batch size has changed."""
     last_snapshot: Snapshot | None = None
 
     def __post_init__(self) -> None:
@@ -70,8 +73,10 @@ class Session:
         state = self.checkpoints.restore(path)
         self.metrics = dict(state.metrics)
         self.best.load(state.progress)
+        self.stopped_early = self.best.exhausted
         self.resumed_at = state.step
-        self._say(f"resuming at step {state.step} from {path}")
+        self.position, remark = resumed_position(state, self.train_data, self.strategy.num_replicas_in_sync)
+        self._say(f"resuming at step {state.step} from {path}{remark}")
 
     def run(self) -> None:
         """Trains up to total_steps, evaluating and saving on the way.
@@ -86,23 +91,26 @@ class Session:
         if config.log_every:
             events.append(Every(config.log_every))
         window = Window(self.train_data.global_batch, self.total_steps)
-        iterator = iter(self._distributed(start)) if start < self.total_steps else None
+        iterator = iter(self._distributed(self.position)) if start < self.total_steps else None
         saved_at, saved_time = start, time.monotonic()
         self.watchdog.enter("the first step", config.startup_timeout_s)
         step = start
+        self.profile.after(step)
         while step < self.total_steps and not self.stopped_early:
             if self._save_is_due(saved_time):
                 self.loop.signal(SAVE)
-            records = self.loop.run(iterator, next_boundary(step, self.total_steps, events) - step)
+            boundary = next_boundary(step, self.total_steps, [*events, *self.profile.boundaries()])
+            records = self.loop.run(iterator, boundary - step)
             self.watchdog.enter("training", config.stall_timeout_s)
             step += records.num_steps
             window.add(records)
             self._log(window, records, step)
-            if events[0].due(step) and step < self.total_steps:
-                self._evaluate(step)
+            self.profile.after(step)
             if records.stop:
                 self._save(step)
                 raise PreemptedError(f"asked to stop; saved at step {step} of {self.total_steps}")
+            if events[0].due(step) and step < self.total_steps:
+                self._evaluate(step)
             if records.save or events[1].due(step):
                 self._save(step)
                 saved_at, saved_time = step, time.monotonic()
@@ -115,7 +123,8 @@ class Session:
 
     def explain(self, error: NonFiniteError) -> NonFiniteError:
         """Adds to the error where in the data the batch is."""
-        epoch, index = divmod(error.batch, self.train_data.num_batches())
+        number = self.position + error.batch - self.resumed_at
+        epoch, index = divmod(number, self.train_data.num_batches())
         where = f"batch {index} of epoch {epoch} (both from 0)"
         return NonFiniteError(
             f"{error}, {where}: look at the examples of that batch, or lower the learning rate", error.batch
@@ -144,16 +153,16 @@ class Session:
             return
         self.last_snapshot = snapshot
         self._say(snapshot.line())
-        for report in self.reporters:
-            report(snapshot)
+        for reporter in self.reporters:
+            reporter.training(snapshot)
 
     def _evaluate(self, step: int) -> None:
         assert self.evaluator is not None
         self.watchdog.enter("evaluation", self.config.startup_timeout_s)
         self.metrics = self.evaluator()
         self._say(f"evaluation at step {step}: " + "  ".join(f"{k} {v:.4f}" for k, v in self.metrics.items()))
-        for report in self.eval_reporters:
-            report(step, self.metrics)
+        for reporter in self.reporters:
+            reporter.evaluation(step, self.metrics)
         better = self.best.update(self.metrics, step)
         if better and self.best_checkpoints is not None:
             self.best_checkpoints.save(self._state(step))
@@ -172,7 +181,7 @@ class Session:
             self._say(f"using the weights of step {state.step}: {self.best.describe()}")
 
     def _save(self, step: int) -> None:
-        self.step.signals.assign(tf.zeros([NUM_SIGNALS]))
+        self.loop.signal(SAVE, 0.0)  # only this one: a STOP that has just come in must stay
         if self.checkpoints is None:
             return
         self.watchdog.enter("saving a checkpoint", self.config.startup_timeout_s)
@@ -184,6 +193,7 @@ class Session:
     def _state(self, step: int) -> SavedState:
         return SavedState(
             step=step,
+            position=self.position + step - self.resumed_at,
             global_batch=self.train_data.global_batch,
             data=self.train_data.identity(),
             sharding=self.train_data.sharding,
@@ -195,6 +205,21 @@ class Session:
     def _say(self, text: str) -> None:
         if self.cluster.is_chief:
             say(text)
+
+
+def resumed_position(state: SavedState, data: RecordInput, num_replicas: int) -> tuple[int, str]:
+    """Where in the data a resumed training goes on: (global batch number, what to tell about it)."""
+    if state.data != data.identity():
+        epoch = -(-state.position * state.global_batch // data.global_batch // data.num_batches())
+        return epoch * data.num_batches(), "; the training files have changed, so a new epoch begins"
+    if state.sharding != data.sharding or (data.sharding == "file" and state.num_replicas != num_replicas):
+        epoch = state.position // data.num_batches() + 1
+        return epoch * data.num_batches(), "; the files are dealt out differently now, so a new epoch begins"
+    if state.global_batch == data.global_batch:
+        return state.position, ""
+    epoch, batches = divmod(state.position, -(-data.count() // state.global_batch))
+    position = epoch * data.num_batches() + batches * state.global_batch // data.global_batch
+    return position, f"; the global batch was {state.global_batch} and is {data.global_batch} now"
 
 
 def build_session(
@@ -212,6 +237,8 @@ def build_session(
     total_steps: int,
     folder: str | None,
     watchdog: Watchdog,
+    reporters: list[Reporter],
+    profile: Profile,
 ) -> Session:
     """Builds model, optimizer, step, loop and evaluator under the strategy's scope."""
     with strategy.scope():
@@ -242,6 +269,8 @@ def build_session(
         checkpoints=folders["checkpoints"],
         best_checkpoints=folders["best"],
         watchdog=watchdog,
+        reporters=reporters,
+        profile=profile,
     )
 
 

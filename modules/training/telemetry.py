@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 import time
+from typing import Protocol
 
 import numpy as np
 
@@ -57,6 +58,19 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02d} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+class Reporter(Protocol):
+    """Somebody who wants to know how the training goes."""
+
+    def training(self, snapshot: Snapshot) -> None:
+        """Called every few seconds or `log_every` steps."""
+
+    def evaluation(self, step: int, metrics: dict[str, float]) -> None:
+        """Called after every evaluation."""
+
+    def close(self) -> None:
+        """Called once, however the training ends."""
 
 
 class Window:

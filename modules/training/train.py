@@ -1,5 +1,6 @@
 """`train`: a whole training in one call from a TFX `run_fn`."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -16,17 +17,21 @@ from modules.training.cluster import ClusterSpec, read_cluster
 from modules.training.config import TrainingConfig
 from modules.training.errors import NonFiniteError, TrainingConfigError
 from modules.training.failures import translated
-from modules.training.input import RecordInput, example_parser, placement
+from modules.training.input import RecordInput, choose_sharding, example_parser, placement
+from modules.training.metrics import PrometheusMetrics
 from modules.training.optimizer import OptimizerFactory
 from modules.training.precision import check_float32_outputs, set_policy
 from modules.training.preemption import on_terminate
+from modules.training.recompute import recompute
 from modules.training.records import find_files
 from modules.training.serving import OutputsFn, ServingModule
 from modules.training.session import Session, build_session, weights_of
 from modules.training.step import per_example_loss
 from modules.training.strategy import build_strategy, largest_of_all_workers
-from modules.training.telemetry import say
+from modules.training.telemetry import Reporter, say
+from modules.training.tensorboard import Profile, TensorBoardWriter
 from modules.training.transform import ModelData, read_model_data
+from modules.training.warm_start import warm_start
 from modules.training.watchdog import Watchdog
 
 ModelBuilder = Callable[..., tf_keras.Model]
@@ -85,8 +90,8 @@ def train(
     config = config or TrainingConfig.from_dict((fn_args.custom_config or {}).get("training"), "custom_config.training")
     cluster = read_cluster()
     watchdog = Watchdog(cluster)
-    with watchdog.watching():
-        watchdog.enter("startup", config.startup_timeout_s if config.stall_timeout_s else 0)
+    with watchdog.watching() if config.stall_timeout_s else contextlib.nullcontext():
+        watchdog.enter("startup", config.startup_timeout_s)
         return _Training(fn_args, build_model, config, cluster, watchdog).run(
             label_key, weight_key, loss, metrics or {}, optimizer, outputs_fn, raw_examples
         )
@@ -122,6 +127,7 @@ class _Training:
         parse = example_parser(self.data.model_spec, label_key, weight_key)
         train_files = find_files(fn_args.train_files, "training")
         eval_files = find_files(fn_args.eval_files, "evaluation") if fn_args.eval_files else None
+        choose_sharding(config, len(train_files.paths), self.cluster.num_workers)  # before peers are waited for
         strategy = build_strategy(config, self.cluster)
         previous_policy = tf_keras.mixed_precision.global_policy()
         tf_keras.utils.set_random_seed(config.seed)
@@ -131,7 +137,11 @@ class _Training:
             largest = functools.partial(largest_of_all_workers, strategy)
             train_data = RecordInput(train_files, parse, config, replicas, training=True, largest=largest)
             eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
-            with translated(self.cluster, train_files):
+            reporters, profile = self._telemetry()
+            with contextlib.ExitStack() as stack, translated(self.cluster, train_files):
+                stack.callback(profile.close)
+                for reporter in reporters:
+                    stack.callback(reporter.close)
                 session = build_session(
                     config=config,
                     cluster=self.cluster,
@@ -146,7 +156,11 @@ class _Training:
                     total_steps=self._total_steps(train_data),
                     folder=fn_args.model_run_dir,
                     watchdog=self.watchdog,
+                    reporters=reporters,
+                    profile=profile,
                 )
+                if self.fn_args.base_model and config.warm_start:
+                    warm_start(session.model, self.fn_args.base_model)
                 session.resume()
                 started, first = time.monotonic(), session.global_step
                 self._train(session)
@@ -168,7 +182,21 @@ class _Training:
         finally:
             tf_keras.mixed_precision.set_global_policy(previous_policy)
 
+    def _telemetry(self) -> tuple[list[Reporter], Profile]:
+        """TensorBoard and profile on the chief; Prometheus on every worker that has a port, the file on the chief."""
+        config, cluster, folder = self.config, self.cluster, self.fn_args.model_run_dir
+        reporters: list[Reporter] = []
+        writes_events = bool(cluster.is_chief and config.tensorboard and folder)
+        if writes_events:
+            reporters.append(TensorBoardWriter(folder))
+        textfile = config.prometheus_textfile if cluster.is_chief else ""
+        port = config.prometheus_port + cluster.worker_rank if config.prometheus_port else 0
+        if port or textfile:
+            reporters.append(PrometheusMetrics(f"{cluster.role}-{cluster.index}", port, textfile))
+        return reporters, Profile(f"{folder}/train", config.profile_steps, active=writes_events)
+
     def _checked_model(self) -> tf_keras.Model:
+        tf_keras.backend.reset_uids()  # "dense", not "dense_3": a warm start looks for variables by name
         model = self.build_model()
         if not isinstance(model, tf_keras.Model):
             raise TrainingConfigError(
@@ -176,6 +204,7 @@ class _Training:
                 "(Keras 3 models do not train under MultiWorkerMirroredStrategy)"
             )
         check_float32_outputs(model)
+        recompute(model, self.config.recompute_layers)
         return model
 
     def _total_steps(self, data: RecordInput) -> int:

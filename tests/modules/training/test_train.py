@@ -57,3 +57,102 @@ def test_lower_precision_learns_too_and_serves_float32(fn_args, precision):
     result = train(fn_args, config=config)
     assert result.metrics["auc"] > 0.9
     assert {layer.compute_dtype for layer in result.model.layers} <= {"float32", "int64"}
+
+
+def settings(**values):
+    return training.TrainingConfig(batch_size=32, learning_rate=0.01, **values)
+
+
+def weights(result):
+    return result.model.get_weights()
+
+
+def test_interrupted_training_ends_with_the_weights_of_an_uninterrupted_one(fn_args, trips, tmp_path):
+    whole = train(fn_args, config=settings(steps=30))
+    fn_args.model_run_dir = str(tmp_path / "second")
+    train(fn_args, config=settings(steps=13))
+    resumed = train(fn_args, config=settings(steps=30))
+    assert resumed.resumed_at == 13
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_same_seed_same_weights_and_cache_only_changes_the_order(fn_args, tmp_path):
+    fn_args.serving_model_dir = None
+    results = []
+    for number, config in enumerate([settings(steps=20), settings(steps=20), settings(steps=20, cache=True)]):
+        fn_args.model_run_dir = str(tmp_path / str(number))
+        results.append(train(fn_args, config=config))
+    for one, other in zip(weights(results[0]), weights(results[1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert results[2].metrics["auc"] > 0.85
+
+
+def test_recomputed_layers_give_the_same_weights(fn_args, tmp_path):
+    fn_args.serving_model_dir = None
+    plain = train(fn_args, config=settings(steps=10))
+    fn_args.model_run_dir = str(tmp_path / "recomputed")
+    again = train(fn_args, config=settings(steps=10, recompute_layers=("dense",)))
+    for one, other in zip(weights(plain), weights(again), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_early_stopping_exports_the_best_weights(fn_args):
+    config = settings(steps=400, eval_every=10, early_stopping_evals=2, early_stopping_min_delta=0.02, keep_best=True)
+    result = train(fn_args, config=config.replace(best_metric="auc"))
+    assert result.stopped_early
+    assert result.steps < 400
+    assert result.metrics["auc"] > 0.85
+
+
+def test_warm_start_begins_where_the_base_model_ended(fn_args, tmp_path):
+    first = train(fn_args, config=settings(steps=40))
+    fn_args.base_model, fn_args.model_run_dir = fn_args.serving_model_dir, str(tmp_path / "second")
+    fn_args.serving_model_dir = str(tmp_path / "second-model")
+    second = train(fn_args, config=settings(steps=1))
+    assert second.metrics["loss"] < first.metrics["loss"] + 0.05
+
+
+def test_telemetry_reaches_tensorboard_and_the_text_file(fn_args, tmp_path):
+    textfile = tmp_path / "training.prom"
+    config = settings(steps=30, log_every=10, prometheus_textfile=str(textfile), profile_steps=(12, 14))
+    train(fn_args, config=config)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(f"{fn_args.model_run_dir}/train", {"tensors": 0}).Reload()
+    names = {"loss", "learning_rate", "loss_scale", "examples_per_s", "step_p50_s", "step_p95_s", "input_wait_share"}
+    assert names | {"all_reduce_share"} <= set(events.Tags()["tensors"])
+    assert [event.step for event in events.Tensors("loss")] == [10, 20, 30]
+    assert list(Path(fn_args.model_run_dir).glob("train/plugins/profile/*/*.xplane.pb"))
+    text = textfile.read_text()
+    assert 'sluice_training_step{task="worker-0"} 30.0' in text
+    assert 'sluice_training_evaluation{metric="auc",task="worker-0"}' in text
+
+
+def test_tfma_evaluates_the_exported_model_from_raw_examples(fn_args, trips, tmp_path):
+    import tensorflow_model_analysis as tfma
+    from google.protobuf import text_format
+    from tensorflow_model_analysis.proto import config_pb2
+
+    train(fn_args)
+    config = text_format.Parse(
+        """
+        model_specs { signature_name: "serving_default" prediction_key: "probabilities" label_key: "tipped_xf"
+                      preprocessing_function_names: "transform_features" }
+        slicing_specs {}
+        metrics_specs { metrics { class_name: "AUC" } metrics { class_name: "ExampleCount" } }
+        """,
+        config_pb2.EvalConfig(),
+    )
+    raw = tmp_path / "raw.tfrecord"
+    records = [r.numpy() for r in tf.data.TFRecordDataset(tf.io.gfile.glob(trips.raw[0]), "GZIP")]
+    with tf.io.TFRecordWriter(str(raw)) as writer:
+        for record in records:
+            writer.write(record)
+    model = tfma.default_eval_shared_model(fn_args.serving_model_dir, tags=["serve"], eval_config=config)
+    result = tfma.run_model_analysis(
+        eval_shared_model=model, eval_config=config, data_location=str(raw), output_path=str(tmp_path / "tfma")
+    )
+    metrics = result.get_metrics_for_all_slices()[()]
+    assert metrics["example_count"]["doubleValue"] == len(records)
+    assert metrics["auc"]["doubleValue"] > 0.9

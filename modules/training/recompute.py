@@ -1,0 +1,30 @@
+"""Gradient checkpointing: less memory for one more forward pass of the chosen layers."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras
+
+from modules.training.errors import TrainingConfigError
+
+
+def recompute(model: tf_keras.Model, layer_names: Sequence[str]) -> None:
+    """Makes the named layers compute their activations again in the backward pass instead of keeping them.
+
+    Layers with random or stateful calls (dropout, batch normalization) would not compute the same twice.
+
+    Raises:
+      TrainingConfigError: no such layer, or one that cannot be computed twice.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+    for name in layer_names:
+        if name not in layers:
+            raise TrainingConfigError(f"recompute_layers: no layer {name!r}; there are {', '.join(layers)}")
+        layer = layers[name]
+        inner = layer._flatten_layers() if hasattr(layer, "_flatten_layers") else [layer]
+        for part in inner:
+            if isinstance(part, tf_keras.layers.Dropout | tf_keras.layers.BatchNormalization):
+                raise TrainingConfigError(
+                    f"recompute_layers: {name!r} contains {part.name!r}, which computes something else the second time"
+                )
+        layer.call = tf.recompute_grad(layer.call)

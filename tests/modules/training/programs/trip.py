@@ -1,0 +1,116 @@
+"""One worker of a whole training: trip.py SETTINGS.json; ends with the error's exit code.
+
+`trouble` in the settings makes one worker misbehave at one moment; the engine itself is never changed.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import tensorflow as tf
+import tf_keras
+from tf_keras import layers
+from tfx.components.trainer.fn_args_utils import FnArgs
+
+from modules import training
+from modules.training.cluster import read_cluster
+
+
+def wait_for_ever(marker: str) -> None:
+    Path(marker).touch()
+    while True:
+        time.sleep(1)
+
+
+def install(trouble: dict) -> None:
+    """Stops this process at a moment of its life; the test then kills it there."""
+    if read_cluster().worker_rank != trouble["worker"]:
+        return
+    kind, marker = trouble["kind"], trouble["marker"]
+    rename, write = tf.io.gfile.rename, tf.saved_model.save
+    if kind == "at_seal":  # the variables are written, the seal is not
+
+        def stop_before_seal(source, target, *args, **kwargs):
+            if str(target).endswith("state.json"):
+                wait_for_ever(marker)
+            return rename(source, target, *args, **kwargs)
+
+        tf.io.gfile.rename = stop_before_seal
+    elif kind == "in_export":
+
+        def stop_in_export(*args, **kwargs):
+            write(*args, **kwargs)
+            wait_for_ever(marker)
+
+        tf.saved_model.save = stop_in_export
+    elif kind == "file_limit":
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (trouble["bytes"], trouble["bytes"]))
+
+
+class Troubled(layers.Layer):
+    """Identity that hangs, or makes the gradient infinite, in one worker from some call on."""
+
+    def __init__(self, trouble: dict, **kwargs):
+        super().__init__(**kwargs)
+        self.trouble = trouble
+        self.mine = read_cluster().worker_rank == trouble.get("worker")
+        self.calls = 0
+
+    def call(self, inputs):
+        kind = self.trouble.get("kind")
+        if not self.mine or kind not in ("hang", "infinite", "nan"):
+            return inputs
+        factor = tf.numpy_function(self.factor, [], tf.float32, stateful=True)
+        return inputs * tf.cast(tf.reshape(factor, []), inputs.dtype)
+
+    def factor(self):
+        import numpy as np
+
+        self.calls += 1
+        if self.calls in self.trouble["calls"]:
+            if self.trouble["kind"] == "hang":
+                wait_for_ever(self.trouble["marker"])
+            return np.float32(np.inf if self.trouble["kind"] == "infinite" else np.nan)
+        return np.float32(1)
+
+
+def main() -> None:
+    settings = json.loads(Path(sys.argv[1]).read_text())
+    trouble = settings.get("trouble", {})
+    if trouble:
+        install(trouble)
+
+    def build_model():
+        miles = tf_keras.Input((1,), name="miles_xf")
+        payment = tf_keras.Input((1,), name="payment_xf", dtype="int64")
+        embedded = layers.Flatten()(layers.Embedding(4, 4)(payment))
+        hidden = layers.Dense(64, activation="relu")(layers.Concatenate()([miles, embedded]))
+        if trouble:
+            hidden = Troubled(trouble)(hidden)
+        output = layers.Dense(1, activation="sigmoid", dtype="float32", name="probabilities")(hidden)
+        return tf_keras.Model({"miles_xf": miles, "payment_xf": payment}, {"probabilities": output})
+
+    fn_args = FnArgs(**settings["fn_args"])
+    try:
+        result = training.train(fn_args, build_model, label_key="tipped_xf", loss="binary_crossentropy")
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(getattr(error, "exit_code", 1))
+    if read_cluster().is_chief:
+        values = {"steps": result.steps, "resumed_at": result.resumed_at, "skipped": result.skipped_steps}
+        values["weights"] = [weight.tolist() for weight in result.model.get_weights()]
+        Path(settings["result"]).write_text(json.dumps(values))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
