@@ -1,6 +1,7 @@
 """Trains: writes the spec, starts the cluster, shows its output, and publishes the model or says why there is none."""
 
 import contextlib
+import re
 import signal
 import sys
 import threading
@@ -12,6 +13,12 @@ from components.trainer.errors import TrainingConfigError, TrainingError
 from components.trainer.job import Job, JobResult
 from components.trainer.staging import stage_out
 from components.trainer.training_spec import TrainingSpec
+
+# What TensorFlow's native code says at every start, at levels info and warning. It stays in the job's log file.
+_CHATTER = re.compile(
+    r"(\[\w+ \d+\] )?([IW]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+:\d+\]|WARNING: All log messages before absl::"
+    r"|To enable the following instructions:|E0000 \S+ +\d+ cuda_platform\.cc:)"
+)
 
 
 def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
@@ -47,7 +54,8 @@ def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
 def _run(job: Job) -> JobResult:
     try:
         for line in job.logs():
-            print(line, file=sys.stderr, flush=True)
+            if not _CHATTER.match(line):
+                print(line, file=sys.stderr, flush=True)
         return job.wait()
     except BaseException:  # Ctrl-C above all: the workers are told, and waited for, before it goes on
         job.cancel()

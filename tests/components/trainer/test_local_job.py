@@ -49,6 +49,15 @@ def test_three_workers_know_each_other(make_spec, marks, capfd):
     assert sorted(capfd.readouterr().err.splitlines()) == [f"[worker {i}] hello from worker-{i}" for i in range(3)]
 
 
+def test_chatter_stays_in_the_log_file(make_spec, capfd):
+    spec = make_spec("scripted.chatters")
+    launch(spec, cluster(2))
+    shown = capfd.readouterr().err.splitlines()
+    assert len(shown) == 2
+    assert all(line.endswith("coordination_service.cc:7] a peer has failed") for line in shown)
+    assert "oneDNN custom operations" in pathlib.Path(spec.job_dir, "job.log").read_text()
+
+
 def test_only_the_chiefs_export_is_kept(make_spec):
     spec = make_spec("scripted.trains")
     launch(spec, cluster(3))

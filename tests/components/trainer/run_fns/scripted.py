@@ -172,3 +172,14 @@ def parameter_servers(fn_args):
         export(fn_args)
     elif task() != "evaluator-0":
         wait_for(fn_args, "never")
+
+
+def chatters(fn_args):
+    """Says what TensorFlow says at every start, and one thing that matters."""
+    print("WARNING: All log messages before absl::InitializeLog() is called are written to STDERR")
+    print("I0000 00:00:1796063204.070592    9302 port.cc:153] oneDNN custom operations are on. You may see slightly")
+    print("W0000 00:00:1796063204.070592    9302 gpu_device.cc:2342] Cannot dlopen some GPU libraries.")
+    print("To enable the following instructions: AVX2 AVX512F FMA, in other operations, rebuild TensorFlow")
+    print("E0000 00:00:1796063204.070592    9302 cuda_platform.cc:52] failed call to cuInit: INTERNAL")
+    print("E0000 00:00:1796063204.070592    9302 coordination_service.cc:7] a peer has failed")
+    export(fn_args)
