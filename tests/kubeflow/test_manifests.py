@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from typing import Any
@@ -22,6 +23,7 @@ from components.trainer.kubernetes.manifests import KINDS
 ROOT = pathlib.Path(__file__).parents[2] / "kubeflow"
 OVERLAYS = ("dev", "prod", "gpu")
 CUSTOM = ("monitoring.coreos.com/v1",)
+_VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "projected", "csi", "ephemeral"}
 
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -67,7 +69,7 @@ def check_restricted(pod: dict[str, Any]) -> None:
         assert not pod.get(key)
     context = pod.get("securityContext", {})
     for volume in pod.get("volumes", []):
-        assert volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "projected", "csi", "ephemeral"}
+        assert volume.keys() & _VOLUME_KINDS
     for container in [*pod["containers"], *pod.get("initContainers", [])]:
         own = container.get("securityContext", {})
         assert own["allowPrivilegeEscalation"] is False
@@ -76,7 +78,8 @@ def check_restricted(pod: dict[str, Any]) -> None:
         assert not own.get("privileged")
         assert own.get("runAsNonRoot", context.get("runAsNonRoot")) is True
         assert own.get("runAsUser", context.get("runAsUser", 1)) != 0
-        assert own.get("seccompProfile", context.get("seccompProfile", {})).get("type") in ("RuntimeDefault", "Localhost")
+        profile = own.get("seccompProfile", context.get("seccompProfile", {}))
+        assert profile.get("type") in ("RuntimeDefault", "Localhost")
         assert not any(port.get("hostPort") for port in container.get("ports", []))
 
 
@@ -105,7 +108,7 @@ def test_serving_is_what_the_pusher_would_create():
     for made in objects:
         made["metadata"].pop("namespace")  # the overlay's
     path = ROOT / "manifests" / "base" / "serving.yaml"
-    head = "# TensorFlow Serving for the model `taxi`, as the Pusher creates it for a target of the kind `deployment`.\n"
+    head = "# TensorFlow Serving for the model `taxi`, as the Pusher creates it for a target of kind `deployment`.\n"
     text = head + yaml.safe_dump_all(objects, sort_keys=False)
     if os.environ.get("SLUICE_UPDATE_GOLDENS"):
         path.write_text(text)
@@ -159,8 +162,6 @@ def test_rules_and_dashboards_ask_for_metrics_that_exist():
 
 
 def names_with(expression: str, prefix: str) -> list[str]:
-    import re
-
     return re.findall(rf"\b{prefix}\w+", expression)
 
 

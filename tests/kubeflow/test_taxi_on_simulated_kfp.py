@@ -1,0 +1,196 @@
+"""The compiled taxi pipeline on the simulated Kubeflow: two runs, a changed file, a blocked gate, no blessing.
+
+By default a slice of the data, one worker, and what fits into two minutes; `make e2e-kfp-sim` (SLUICE_KFP_SIM=full)
+runs all rows with two workers, and the rest.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+import kfp_simulation
+import pytest
+import tfx
+
+from kubeflow import compiler
+from kubeflow.config import KubeflowConfig
+from pipeline import config as pipeline_config
+from pipeline import pipeline
+
+FULL = os.environ.get("SLUICE_KFP_SIM") == "full"
+IMAGE = "registry.example/sluice:1a2b3c4"
+SOURCE = pathlib.Path(tfx.__file__).parent / "examples/chicago_taxi_pipeline/data/simple/data.csv"
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+full_only = pytest.mark.skipif(not FULL, reason="minutes: make e2e-kfp-sim")
+
+
+@dataclasses.dataclass
+class Place:
+    """A cluster, and the storage that its pods share."""
+
+    folder: pathlib.Path
+    cluster: kfp_simulation.Cluster
+
+    @property
+    def shared(self) -> pathlib.Path:
+        return self.folder / "shared"
+
+    @property
+    def csv(self) -> pathlib.Path:
+        return self.shared / "data" / "trips.csv"
+
+    def write_rows(self, lines: list[str]) -> None:
+        """Makes the data of the next run."""
+        self.csv.parent.mkdir(parents=True, exist_ok=True)
+        self.csv.write_text("".join(lines))
+
+    def versions(self) -> list[str]:
+        """What is pushed."""
+        base = self.shared / "serving" / "taxi"
+        return sorted(path.name for path in base.iterdir() if path.name.isdigit()) if base.is_dir() else []
+
+    def registered(self) -> int:
+        """How many models the registry has."""
+        return len(list((self.shared / "registry").rglob("entry.json")))
+
+    def text(self, result: kfp_simulation.RunResult, task: str, port: str) -> str:
+        """The one file of an output."""
+        execution = result.tasks[task].execution
+        assert execution is not None
+        return self.cluster.objects.path(execution.artifacts[port]["uri"]).read_text()
+
+
+def compiled(place: Place, at_least: float | None = None) -> str:
+    """The taxi pipeline, with the AUC bound moved where `at_least` is given."""
+    settings = pipeline_config.make_config(
+        "taxi",
+        data=str(place.csv.parent),
+        root=str(place.shared),
+        num_workers=2 if FULL else 1,
+        train_steps=200 if FULL else 40,
+    )
+    evaluate = settings.workload.evaluate
+    bounds = {"at_least": at_least if at_least is not None else 0.5, "max_loss": 0.5}
+    metrics = tuple(
+        dataclasses.replace(metric, **bounds) if metric.name == "AUC" else dataclasses.replace(metric, **_NO_BOUNDS)
+        for metric in evaluate.metrics
+    )
+    workload = dataclasses.replace(settings.workload, evaluate=dataclasses.replace(evaluate, metrics=metrics))
+    made = pipeline.create_pipeline(dataclasses.replace(settings, workload=workload))
+    return compiler.compile_pipeline(made, KubeflowConfig(image=IMAGE, storage=str(place.shared))).to_yaml()
+
+
+_NO_BOUNDS: dict[str, Any] = {"at_least": None, "at_most": None, "max_loss": None}
+
+
+def rows() -> list[str]:
+    lines = SOURCE.read_text().splitlines(keepends=True)
+    return lines if FULL else lines[:6001]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Place:
+    folder = tmp_path_factory.mktemp("kfp")
+    made = Place(folder, kfp_simulation.Cluster(folder))
+    made.write_rows(rows())
+    return made
+
+
+@pytest.fixture(scope="module")
+def first(place: Place) -> kfp_simulation.RunResult:
+    result = place.cluster.run(compiled(place))
+    assert result.failures == "none", result.failures
+    return result
+
+
+def test_first_run_trains_blesses_registers_and_pushes(place, first):
+    assert set(first.states.values()) == {"SUCCEEDED"}
+    assert first.tasks["baseline-resolver-probe"].execution.parameters == {"resolved": "false", "version": ""}
+    assert len(place.versions()) == 1
+    assert place.registered() == 1
+    pushed = first.tasks["pusher"].execution.artifacts["pushed_model"]["metadata"]
+    assert pushed["pushed"] == 1.0
+    assert pushed["pushed_destination"].startswith(str(place.shared))
+
+
+def test_pages_for_people(place, first):
+    for task in ("example-gen", "statistics-gen", "example-validator", "data-gate", "evaluator"):
+        page = place.text(first, task, "html_page")
+        assert page.startswith("<!doctype html>"), task
+        assert "http://" not in page.replace("http://www.w3.org/", ""), task
+
+
+def test_log_lines_tell_the_step_and_the_seconds(first):
+    last = first.tasks["statistics-gen"].log.splitlines()[-1]
+    assert last.startswith("StatisticsGen ")
+    assert "s info: done in " in last
+
+
+def test_second_run_is_cached_but_for_the_probes(place, first):
+    second = place.cluster.run(compiled(place))
+    ran = {name for name, state in second.states.items() if state != "CACHED"}
+    assert ran == {"example-gen-probe", "baseline-resolver-probe"}
+    assert set(second.states.values()) == {"SUCCEEDED", "CACHED"}
+    assert len(place.versions()) == 1
+
+
+def test_blocked_gate_stops_the_run(place, first):
+    """Fares in another currency: the gate says so, is not tried again, and nothing after it runs."""
+    lines = rows()
+    column = lines[0].strip().split(",").index("fare")
+    broken = [lines[0]]
+    for line in lines[1:]:
+        cells = line.split(",")
+        cells[column] = "-1000000.0"
+        broken.append(",".join(cells))
+    place.write_rows(broken)
+    result = place.cluster.run(compiled(place))
+    place.write_rows(rows())
+    gate = result.tasks["data-gate"]
+    assert (gate.state, gate.attempts) == ("FAILED", 1), result.states
+    assert gate.error.startswith("exit code 3")
+    assert "fare" in gate.error
+    after = {"transform", "trainer", "baseline-resolver", "evaluator", "model-registrar", "pusher"}
+    assert {result.states[name] for name in after} == {"OMITTED"}
+    assert len(place.versions()) == 1
+
+
+@full_only
+def test_changed_file_is_noticed_and_compared_with_the_first_model(place, first):
+    place.write_rows(rows()[:-500])
+    result = place.cluster.run(compiled(place))
+    assert result.failures == "none", result.failures
+    assert result.states["example-gen"] == "SUCCEEDED"
+    assert result.tasks["baseline-resolver-probe"].execution.parameters == {"resolved": "true", "version": "1"}
+    assert "baseline" in place.text(result, "evaluator", "html_page")
+    blessing = result.tasks["evaluator"].execution.artifacts["blessing"]["metadata"]
+    assert blessing["blessed"] == 1.0
+    assert blessing["baseline_model"].startswith("minio://")
+    assert blessing["current_model"].startswith("minio://")
+    assert len(place.versions()) == 2
+    assert place.registered() == 2
+
+
+@full_only
+def test_model_that_is_not_blessed_is_not_pushed(place, first):
+    versions, registered = place.versions(), place.registered()
+    result = place.cluster.run(compiled(place, at_least=0.99999))
+    assert result.failures == "none", result.failures
+    assert result.tasks["evaluator"].execution.artifacts["blessing"]["metadata"]["blessed"] == 0.0
+    assert result.tasks["pusher"].execution.artifacts["pushed_model"]["metadata"]["pushed"] == 0.0
+    assert (place.versions(), place.registered()) == (versions, registered)
+
+
+@full_only
+@pytest.mark.parametrize("root", ["s3://bucket/runs", "gs://bucket/runs"])
+def test_other_stores_and_inputs_with_titles(tmp_path, root):
+    """Kubeflow after its removal of MLMD sends the types of inputs as titles."""
+    place = Place(tmp_path, kfp_simulation.Cluster(tmp_path, root=root, with_titles=True))
+    place.write_rows(rows())
+    result = place.cluster.run(compiled(place))
+    assert result.failures == "none", result.failures
+    assert len(place.versions()) == 1
+    model = result.tasks["evaluator"].execution.artifacts["blessing"]["metadata"]["current_model"]
+    assert model.startswith(root), json.dumps(model)
