@@ -14,7 +14,7 @@ from components.trainer.job import JobResult
 
 # On Kubernetes: the file whose contents become part of the pod's status, 4096 bytes at most.
 TERMINATION_LOG_VARIABLE = "SLUICE_TERMINATION_LOG"
-_MAX_TEXT = 1500
+_MAX_BYTES = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,18 @@ def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> No
     partial.write_text(json.dumps(record), encoding="utf-8")
     partial.rename(path)
     if termination_log := os.environ.get(TERMINATION_LOG_VARIABLE):
-        short = record | {"message": str(error)[:_MAX_TEXT], "traceback": own_traceback(error)[-_MAX_TEXT:]}
-        pathlib.Path(termination_log).write_text(json.dumps(short), encoding="utf-8")
+        pathlib.Path(termination_log).write_bytes(_shortened(record))
+
+
+def _shortened(record: dict[str, Any]) -> bytes:
+    """The record as JSON that fits: the beginning of the message, the end of the traceback."""
+    length = _MAX_BYTES
+    while True:
+        short = record | {"message": record["message"][:length], "traceback": record["traceback"][-length:]}
+        text = json.dumps(short, ensure_ascii=False).encode()
+        if len(text) <= _MAX_BYTES:
+            return text
+        length //= 2
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any]:

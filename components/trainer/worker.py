@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs `run_fn` as the task that TF_CONFIG names; returns the exit code."""
     parent_watch.die_with_parent()
     faulthandler.enable()
+    if os.getpid() == 1:
+        # The first process of a container is not ended by a signal that it does not handle.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(exit_codes.PREEMPTED))
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     [spec_path] = sys.argv[1:] if arguments is None else arguments
     spec = TrainingSpec.read(spec_path)
