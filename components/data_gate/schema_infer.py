@@ -69,6 +69,8 @@ def _values(name: str, batches: Iterable[pa.RecordBatch]) -> Iterable[np.ndarray
 
 
 def _add_bounds(feature: schema_pb2.Feature, column: ColumnSummary, batches: Iterable[pa.RecordBatch]) -> None:
+    if column.max_values == 1 and not feature.HasField("value_count"):
+        feature.value_count.min, feature.value_count.max = 0, 1  # a missing value may be an empty list
     feature.presence.Clear()
     # Twice the missing rows that were seen, and a little for columns that hardly miss any.
     missing = 1 - column.present_share

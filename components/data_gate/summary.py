@@ -48,12 +48,16 @@ class CategorySummary:
 
 @dataclasses.dataclass(frozen=True)
 class ColumnSummary:
-    """One column of one data set; exactly one of `number` and `category` is set, or none for opaque bytes."""
+    """One column of one data set; exactly one of `number` and `category` is set, or none for opaque bytes.
+
+    `max_values` is the most values that any row has.
+    """
 
     name: str
     type: str
     num_present: float
     num_missing: float
+    max_values: int = 1
     number: NumberSummary | None = None
     category: CategorySummary | None = None
 
@@ -128,6 +132,7 @@ def _column(feature: statistics_pb2.FeatureNameStatistics) -> ColumnSummary:
         type=_TYPE_NAMES[feature.type],
         num_present=float(common.num_non_missing),
         num_missing=float(common.num_missing),
+        max_values=common.max_num_values,
         number=number,
         category=category,
     )
