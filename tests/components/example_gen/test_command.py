@@ -1,0 +1,92 @@
+"""`sluice ingest`, as a person and as a program use it."""
+
+import json
+
+import pytest
+
+from pipeline import cli
+
+ROWS = "a,b,user\n" + "".join(f"{i},{i * 0.5},u{i % 9}\n" for i in range(200))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "d.csv").write_text(ROWS)
+    return folder
+
+
+def run(capsys, *arguments):
+    code = cli.main(["ingest", "--workers", "1", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_prints_one_json_object(folder, tmp_path, capsys):
+    code, out, _ = run(capsys, "--input", folder, "--output", tmp_path / "out", "--json")
+    content = json.loads(out.splitlines()[-1])
+    assert code == 0
+    assert content["rows"] == 200 == sum(content["splits"].values())
+    assert content["columns"] == {"a": "int64_list", "b": "float_list", "user": "bytes_list"}
+    assert content["bad_rows"] == 0
+    assert content["files"] == [str(folder / "d.csv")]
+    assert content["seconds"] > 0
+    assert "<table>" in (tmp_path / "out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("rule", "splits"),
+    [
+        ("train=8,eval=1,test=1", ["train", "eval", "test"]),
+        ("columns:user train=2,eval=1", ["train", "eval"]),
+        ("time:a train=150,eval", ["train", "eval"]),
+    ],
+)
+def test_split_rules(rule, splits, folder, tmp_path, capsys):
+    code, out, _ = run(capsys, "--input", folder / "*.csv", "--output", tmp_path / "out", "--split", rule, "--json")
+    assert code == 0
+    assert list(json.loads(out)["splits"]) == splits
+
+
+def test_bad_data_is_one_line_and_exit_code_3(folder, tmp_path, capsys):
+    (folder / "d.csv").write_text(ROWS + "1,2\n")
+    code, _, err = run(capsys, "--input", folder, "--output", tmp_path / "out")
+    assert code == 3
+    assert err.startswith("error: d.csv:202: expected 3 fields, got 2")
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_options_are_exit_code_2(folder, tmp_path, capsys):
+    code, _, err = run(capsys, "--input", folder, "--output", tmp_path / "out", "--types", "a=integer")
+    assert code == 2
+    assert "'integer'" in err
+
+
+def test_a_folder_with_other_things_is_not_replaced(folder, tmp_path, capsys):
+    code, _, err = run(capsys, "--input", folder, "--output", folder)
+    assert code == 2
+    assert "d.csv" in err
+    assert (folder / "d.csv").read_text() == ROWS
+
+
+def test_a_second_ingestion_replaces_the_first(folder, tmp_path, capsys):
+    run(capsys, "--input", folder, "--output", tmp_path / "out")
+    (folder / "d.csv").write_text(ROWS + "200,1.5,u\n")
+    code, out, _ = run(capsys, "--input", folder, "--output", tmp_path / "out", "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == 201
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_latest_span_is_taken_and_named(folder, tmp_path, capsys):
+    for span, version in ((1, 1), (2, 1), (2, 3)):
+        (folder / f"span{span}-v{version}.csv").write_text(ROWS + f"{span}{version},0.5,u\n")
+    pattern = folder / "span{SPAN}-v{VERSION}.csv"
+    code, out, err = run(capsys, "--input", pattern, "--output", tmp_path / "out", "--json")
+    assert code == 0
+    content = json.loads(out)
+    assert (content["span"], content["version"]) == (2, 3)
+    assert "span 2, version 3" in err
+    assert content["files"] == [str(folder / "span2-v3.csv")]
