@@ -64,6 +64,8 @@ class TrainingConfig:
     """Keep the order of the data the same from run to run; False is only possible with sharding by file."""
     drop_remainder: bool = False
     """Leave out the last, smaller batch of an epoch (fixed shapes for XLA)."""
+    check_input: bool = True
+    """Read all training files once before the first step, so that damage is named now and not hours later."""
     parallel_files: int = 4
     """Files read at the same time."""
     prefetch: int = 0

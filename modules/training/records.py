@@ -12,6 +12,7 @@ from modules.training.errors import TrainingDataError
 
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
+_FRAME = _LENGTH.size + _CHECKSUM_BYTES  # bytes around every record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +60,37 @@ def _is_gzip(path: str) -> bool:
 def count_records(files: RecordFiles) -> int:
     """Counts records by reading them once; checksums are verified on the way.
 
+    TensorFlow takes the end of a cut-off gzip file for the end of the data, so the bytes are counted too and compared
+    with what the file says about itself.
+
     Raises:
       TrainingDataError: a file is corrupt; names it, the record and its offset.
     """
+
+    def measure(path: tf.Tensor) -> tf.Tensor:
+        records = tf.data.TFRecordDataset(path, files.compression, buffer_size=1 << 20).batch(1024)
+        sizes = records.map(lambda r: tf.stack([tf.size(r), tf.reduce_sum(tf.strings.length(r)) + _FRAME * tf.size(r)]))
+        return sizes.reduce(tf.zeros([2], tf.int64), lambda total, size: total + tf.cast(size, tf.int64))
+
+    measured = tf.data.Dataset.from_tensor_slices(list(files.paths)).map(measure, num_parallel_calls=tf.data.AUTOTUNE)
     try:
-        dataset = tf.data.TFRecordDataset(list(files.paths), files.compression, num_parallel_reads=2)
-        return int(
-            dataset.batch(1024)
-            .map(lambda records: tf.size(records, tf.int64))
-            .reduce(tf.zeros([], tf.int64), lambda total, size: total + size)
-        )
+        sizes = [(int(count), int(length)) for count, length in measured]
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         raise TrainingDataError(describe_corruption(files) or f"cannot read {files.paths}: {error.message}") from None
+    if files.compression:
+        for path, (_, length) in zip(files.paths, sizes, strict=True):
+            if length % 2**32 != _uncompressed_size(path):
+                damage = describe_corruption(RecordFiles((path,), files.compression))
+                if damage is not None:  # a file of several gzip members is sound although it says otherwise
+                    raise TrainingDataError(damage)
+    return sum(count for count, _ in sizes)
+
+
+def _uncompressed_size(path: str) -> int:
+    """The last four bytes of a gzip file: its uncompressed size modulo 2**32."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.seek(max(0, file.size() - 4))
+        return int.from_bytes(file.read(4), "little")
 
 
 def describe_corruption(files: RecordFiles) -> str | None:
@@ -118,7 +138,7 @@ def _records(path: str, compression: str) -> Iterator[tuple[int, bytes]]:
                 raise _CorruptRecord("wrong checksum of the data", index, offset)
             yield offset, payload
             index += 1
-            offset += _LENGTH.size + length + _CHECKSUM_BYTES
+            offset += length + _FRAME
 
 
 def _crc32c_table() -> list[int]:

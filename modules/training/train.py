@@ -136,6 +136,8 @@ class _Training:
             replicas = placement(strategy, self.cluster.worker_rank)
             largest = functools.partial(largest_of_all_workers, strategy)
             train_data = RecordInput(train_files, parse, config, replicas, training=True, largest=largest)
+            if config.check_input:
+                train_data.count()
             eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
             reporters, profile = self._telemetry()
             with contextlib.ExitStack() as stack, translated(self.cluster, train_files):
