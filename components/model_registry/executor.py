@@ -40,9 +40,7 @@ class Executor(base_executor.BaseExecutor):
             lineage=self._lineage(input_dict, exec_properties, model.uri),
             metrics=overall_metrics(input_dict),
         )
-        alias = exec_properties["promote_to"]
-        pushed = [artifact.get_int_custom_property("pushed") for artifact in input_dict.get("pushed_model") or []]
-        if alias and all(pushed):
+        if alias := _alias(input_dict, exec_properties["promote_to"]):
             registry.promote(entry.version, alias)
         registration.registered = 1
         registration.model_version = entry.version
@@ -75,6 +73,16 @@ def overall_metrics(input_dict: Inputs) -> dict[str, float]:
     metrics = result.get_metrics_for_slice() or {}
     values = {name: value.get("doubleValue") for name, value in metrics.items()}
     return {name: value for name, value in values.items() if isinstance(value, float) and math.isfinite(value)}
+
+
+def _alias(input_dict: Inputs, promote_to: str) -> str:
+    """The alias that the model has earned: none if it was not pushed, `canary` while the Pusher holds it as one."""
+    for pushed_model in input_dict.get("pushed_model") or []:
+        if not pushed_model.get_int_custom_property("pushed"):
+            return ""
+        if pushed_model.get_string_custom_property("outcome") == "held as canary":
+            return "canary"
+    return promote_to
 
 
 def _span(examples: types.Artifact | None) -> int | None:

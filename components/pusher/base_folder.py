@@ -163,6 +163,7 @@ class BaseFolder:
             partial.write_text(manifest.to_json(), encoding="utf-8")
             fsync_path(partial)
             os.replace(partial, path)
+            fsync_path(path.parent)
 
     def manifest(self, version: int) -> Manifest | None:
         path = self.manifest_path(version)
@@ -190,6 +191,12 @@ class BaseFolder:
                         f"{timeout_s:g} s; nothing was changed, push again later"
                     ) from None
                 time.sleep(_POLL_S)
+            except OSError as error:
+                os.close(descriptor)
+                raise PushError(
+                    f"{self.path}: its file system gives no locks ({error.strerror}), so two pushes could not be kept "
+                    "apart; mount it with locks (NFS: version 4)"
+                ) from None
             os.close(descriptor)
 
 

@@ -57,6 +57,10 @@ class PushTarget:
     canary_probes: int = 3
     """Probing rounds through the canary label before stable moves (model_config, deployment, kserve)."""
 
+    hold_canary: bool = False
+    """Stop at the canary (model_config, deployment, kserve): an A/B test runs until `sluice push --promote` makes the
+    canary stable, or `--rollback` ends it."""
+
     lock_timeout_s: float = 600.0
     """Seconds to wait for another push to the same folder to end."""
 
@@ -96,6 +100,17 @@ class PushTarget:
             self.kind not in ("model_config", "deployment") or bool(self.servers and self.model_config_file),
             "kind",
             f"{self.kind!r} needs `servers` and `model_config_file`",
+        )
+        by_labels = self.kind in ("model_config", "deployment")
+        settings.require(
+            not by_labels or not any("://" in server for server in self.servers),
+            "servers",
+            f"{self.kind!r} reloads the model config, which is gRPC only: give host:port; got {list(self.servers)}",
+        )
+        settings.require(
+            not self.hold_canary or by_labels or self.kind == "kserve",
+            "hold_canary",
+            f"kind {self.kind!r} has no canary to hold",
         )
         cluster = self.cluster()
         settings.require(

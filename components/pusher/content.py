@@ -140,10 +140,13 @@ def fsync_path(path: pathlib.Path) -> None:
 
 
 def _make_folders(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Empty folders count: a SavedModel's `assets/` and `variables/` may be empty."""
+    """Empty folders count: a SavedModel's `assets/` and `variables/` may be empty. Servers run as another user."""
+    target.chmod(0o755)
     for parent, names, _ in os.walk(source, followlinks=True):
         for name in names:
-            (target / pathlib.Path(parent, name).relative_to(source)).mkdir(parents=True, exist_ok=True)
+            folder = target / pathlib.Path(parent, name).relative_to(source)
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
 
 
 def _copy_file(source: pathlib.Path, target: pathlib.Path) -> None:

@@ -32,7 +32,8 @@ class PushResult:
     """The folder of the published version."""
 
     outcome: str
-    """"pushed"; "unchanged": the live version holds this very content; "rolled back"; "recovered"."""
+    """"pushed"; "unchanged": the live version (or the canary held) has this very content; "held as canary";
+    "rolled back"; "recovered: ..." with one of these, or with "undone"."""
 
     digest: str
     """sha256 over the model's files as the trainer wrote them."""
@@ -100,27 +101,51 @@ class Deployer:
             return self._recover()
 
     def rollback(self) -> PushResult:
-        """Makes the version before the live one live again, and takes the live one out of sight.
+        """Makes the version before the live one live again, and takes the live one out of sight; ends a held canary.
 
         Raises PushError when there is none to go back to.
         """
         with self.folder.locked(self.target.lock_timeout_s):
             self._recover()
             live = self.rollout.live_version()
-            older = [version for version in self.folder.versions() if live is not None and version < live]
-            if live is None or not older:
-                raise PushError(
-                    f"{self.folder.path}: no older version to go back to (there: {sorted(self.folder.versions())}); "
-                    "push the model wanted, for instance from the registry: sluice models list"
-                )
-            self.folder.journal.append(live, State.ROLLING_BACK, back_to=older[-1])
-            return self._roll_back(live, older[-1])
+            bad, good = self._bad_and_good(live)
+            self.folder.journal.append(bad, State.ROLLING_BACK, back_to=good)
+            return self._roll_back(bad, good)
+
+    def promote(self) -> PushResult:
+        """Makes the canary that the last push held the stable version. Raises PushError when none is held."""
+        with self.folder.locked(self.target.lock_timeout_s):
+            self._recover()
+            held = self.folder.journal.held_canary()
+            if held is None:
+                raise PushError(f"{self.folder.path}: no canary is held; push with hold_canary first")
+            self.folder.journal.append(held, State.CANARY)
+            return self._advance(held, State.CANARY)
+
+    def _bad_and_good(self, live: int | None) -> tuple[int, int]:
+        """What a rollback takes away, and what it goes back to: from a held canary to the live version."""
+        held = self.folder.journal.held_canary()
+        if held is not None and live is not None and held != live:
+            return held, live
+        older = [version for version in self.folder.versions() if live is not None and version < live]
+        if live is None or not older:
+            raise PushError(
+                f"{self.folder.path}: no older version to go back to (there: {sorted(self.folder.versions())}); "
+                "push the model wanted, for instance from the registry: sluice models list"
+            )
+        return live, older[-1]
 
     def _deploy(self, source: pathlib.Path) -> PushResult:
         with self._timed(State.RESERVED):
             version = self.folder.next_version(self._clock(), self.rollout.highest_version())
             self._boundary("before RESERVED")
-            self.folder.journal.append(version, State.RESERVED, snapshot=self.rollout.snapshot(), source=str(source))
+            self.folder.journal.append(
+                version,
+                State.RESERVED,
+                snapshot=self.rollout.snapshot(),
+                source=str(source),
+                hold=self.target.hold_canary,
+            )
             staging = self.folder.reserve(version)
             self._boundary("after RESERVED")
         try:
@@ -129,7 +154,7 @@ class Deployer:
             self.folder.discard_staging()  # first: on a full disk even the journal needs the space
             self._undo(version, str(error))
             raise
-        return self._advance(version, State.VERIFIED)
+        return self._advance(version, State.VERIFIED, hold=self.target.hold_canary)
 
     def _stage_and_verify(self, source: pathlib.Path, staging: pathlib.Path, version: int) -> None:
         with self._timed(State.STAGED), explained(self.folder.path, "copy the model"):
@@ -148,8 +173,8 @@ class Deployer:
             self.folder.journal.append(version, State.VERIFIED, report=report)
             self._boundary("after VERIFIED")
 
-    def _advance(self, version: int, reached: State) -> PushResult:
-        """Runs every state after `reached`; a failure undoes the deployment."""
+    def _advance(self, version: int, reached: State, hold: bool = False) -> PushResult:
+        """Runs every state after `reached`, with `hold` only up to the canary; a failure undoes the deployment."""
         steps = {State.PUBLISHED: self._publish, **self.rollout.steps(), State.DONE: self._retire}
         for state in [state for state in ORDER[ORDER.index(reached) + 1 :] if state in steps]:
             try:
@@ -164,6 +189,9 @@ class Deployer:
                     return self._result(version, "pushed", f"old versions are not retired yet: {error}")
                 self._undo(version, str(error))
                 raise
+            if hold and state == State.CANARY and self.rollout.live_version() != version:
+                self.folder.journal.append(version, State.HELD)
+                return self._result(version, "held as canary")
         return self._result(version, "pushed")
 
     def _publish(self, version: int) -> None:
@@ -174,9 +202,10 @@ class Deployer:
         """Old versions go only now that the new one serves; those that servers are told to serve stay."""
         needed = self.rollout.release(version)
         older = [old for old in self.folder.versions() if old < version]
-        kept = {version, *older[len(older) - (self.target.keep_versions - 1) :], *needed}
+        kept = {*older[max(0, len(older) - (self.target.keep_versions - 1)) :], *needed}
         for old in older:
-            if old not in kept:
+            # A folder that this journal knows nothing of is somebody else's: it is not ours to delete.
+            if old not in kept and self.folder.journal.state(old) is not None:
                 self.folder.retire(old)
 
     def _recover_or_undo(self) -> None:
@@ -202,7 +231,8 @@ class Deployer:
             self._undo(version, detail.get("reason", "the push was interrupted"))
             result = self._result(version, "undone")
         else:
-            result = self._advance(version, max(state, State.PUBLISHED, key=ORDER.index))
+            hold = detail.get("hold", False) and not journal.has_reached(version, State.HELD)
+            result = self._advance(version, max(state, State.PUBLISHED, key=ORDER.index), hold)
         self.folder.discard_staging()
         return dataclasses.replace(result, outcome=f"recovered: {result.outcome}")
 
@@ -236,18 +266,23 @@ class Deployer:
         return dataclasses.replace(self._result(good, "rolled back"), previous_version=bad)
 
     def _unchanged(self, source: pathlib.Path) -> PushResult | None:
-        """The live version, where it holds exactly this content and is whole on disk."""
-        live = self.rollout.live_version()
-        manifest = self.folder.manifest(live) if live is not None else None
-        if live is None or manifest is None or live not in self.folder.versions():
-            return None
+        """The live version, or else the canary held, where it holds exactly this content and is whole on disk."""
+        for version in (self.rollout.live_version(), self.folder.journal.held_canary()):
+            if version is not None and self._holds(version, source):
+                return self._result(version, "unchanged")
+        return None
+
+    def _holds(self, version: int, source: pathlib.Path) -> bool:
+        manifest = self.folder.manifest(version)
+        if manifest is None or version not in self.folder.versions():
+            return False
         added = set(manifest.files) - set(content.list_files(source))
         as_trained = content.Manifest({path: file for path, file in manifest.files.items() if path not in added})
-        if as_trained.digest != self.folder.journal.detail(live).get("digest"):
-            return None
-        if not content.matches(source, as_trained) or not content.matches(self.folder.model_path(live), manifest):
-            return None
-        return self._result(live, "unchanged")
+        return (
+            as_trained.digest == self.folder.journal.detail(version).get("digest")
+            and content.matches(source, as_trained)
+            and content.matches(self.folder.model_path(version), manifest)
+        )
 
     def _result(self, version: int, outcome: str, *warnings: str) -> PushResult:
         detail = self.folder.journal.detail(version)

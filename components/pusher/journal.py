@@ -13,7 +13,7 @@ from components.pusher.errors import explained
 
 
 class State(enum.StrEnum):
-    """How far a deployment came; in this order, except for the last four, which end it otherwise."""
+    """How far a deployment came, in this order up to DONE; those after it end a deployment otherwise."""
 
     RESERVED = "RESERVED"  # the version number is taken for good
     STAGED = "STAGED"  # a proven copy lies beside the versions
@@ -24,6 +24,7 @@ class State(enum.StrEnum):
     CANARY = "CANARY"  # the canary label (or share of traffic) answers rightly
     PROMOTED = "PROMOTED"  # stable is this version
     DONE = "DONE"  # older versions are retired
+    HELD = "HELD"  # it stays the canary until somebody promotes it or rolls it back
     UNDOING = "UNDOING"
     UNDONE = "UNDONE"
     ROLLING_BACK = "ROLLING_BACK"
@@ -31,7 +32,7 @@ class State(enum.StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self in (State.DONE, State.UNDONE, State.ROLLED_BACK)
+        return self in (State.DONE, State.HELD, State.UNDONE, State.ROLLED_BACK)
 
 
 ORDER = list(State)[: list(State).index(State.DONE) + 1]
@@ -81,6 +82,11 @@ class Journal:
         """The version whose deployment or rollback a crash interrupted, if any."""
         records = self.records()
         return records[-1].version if records and not records[-1].state.is_final else None
+
+    def held_canary(self) -> int | None:
+        """The version that the last push left as a canary, if it did."""
+        records = self.records()
+        return records[-1].version if records and records[-1].state == State.HELD else None
 
     def state(self, version: int) -> State | None:
         """The last state that `version` reached."""

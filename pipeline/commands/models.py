@@ -37,17 +37,25 @@ def run(args: argparse.Namespace) -> int:
     """Runs one action."""
     from components.model_registry.registry import ModelRegistry, RegistryError, names
 
-    found = names(args.registry)
-    if not args.name and len(found) != 1:
-        known = f"choose one with --name: {', '.join(found)}" if found else "no model is registered there"
-        raise RegistryError(f"{args.registry}: {known}")
-    registry = ModelRegistry(args.registry, args.name or found[0])
-    if args.name and args.name not in found:
-        raise RegistryError(f"{args.registry}: no model named {args.name!r}; there are: {', '.join(found) or 'none'}")
+    found = [(root, name) for root in (args.registry, *_below(args.registry)) for name in names(root)]
+    wanted = [(root, name) for root, name in found if args.name in ("", name)]
+    known = ", ".join(dict.fromkeys(name for _, name in found)) or "none"
+    if not wanted:
+        missing = f"no model named {args.name!r}" if args.name else "no model is registered there"
+        raise RegistryError(f"{args.registry}: {missing}; there are: {known}")
+    if len(wanted) > 1:
+        raise RegistryError(f"{args.registry}: choose one with --name or --registry: {known}")
+    registry = ModelRegistry(*wanted[0])
     answer = {"list": _list, "show": _show, "promote": _promote, "rollback": _rollback, "gc": _gc}[args.action]
     lines, fields = answer(registry, args)
     print(json.dumps(fields) if args.json else "\n".join(lines))
     return 0
+
+
+def _below(root: str) -> list[str]:
+    """A folder may hold a registry for each workload: `build/registry/taxi`."""
+    folder = pathlib.Path(root)
+    return [str(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
 
 
 def _list(registry: Any, args: argparse.Namespace) -> tuple[list[str], dict]:

@@ -28,9 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=int, default=2, metavar="N", help="versions to keep, the live one included")
     parser.add_argument("--require-golden", action="store_true", help="refuse a model without golden predictions")
+    parser.add_argument("--hold-canary", action="store_true", help="stop at the canary, until --promote or --rollback")
     parser.add_argument("--target", metavar="FILE", help="a push target in JSON or YAML, for all other settings")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--rollback", action="store_true", help="make the version before the live one live again")
+    action.add_argument("--promote", action="store_true", help="make the canary that was held stable")
     action.add_argument("--recover", action="store_true", help="finish or undo what a crash interrupted")
     action.add_argument("--history", action="store_true", help="print what was done to this model's folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -41,14 +43,16 @@ def run(args: argparse.Namespace) -> int:
     from components.pusher.errors import PushConfigError
     from components.pusher.targets import make_deployer
 
-    if bool(args.model) == (args.rollback or args.recover or args.history):
-        raise PushConfigError("give either MODEL_DIR, or one of --rollback, --recover and --history")
+    if bool(args.model) == (args.rollback or args.promote or args.recover or args.history):
+        raise PushConfigError("give either MODEL_DIR, or one of --rollback, --promote, --recover and --history")
     deployer = make_deployer(_target(args))
     if args.history:
         return _print_history(deployer, args.json)
     result: Any = None
     if args.rollback:
         result = deployer.rollback()
+    elif args.promote:
+        result = deployer.promote()
     elif args.recover:
         result = deployer.recover()
     else:
@@ -81,6 +85,8 @@ def _target(args: argparse.Namespace) -> Any:
         settings |= {"kind": "model_config", "model_config_file": args.model_config}
     if args.require_golden:
         settings["require_golden"] = True
+    if args.hold_canary:
+        settings["hold_canary"] = True
     return PushTarget.from_dict(settings, where=args.target or "push")
 
 
@@ -91,7 +97,12 @@ def _saved_model(path: pathlib.Path) -> pathlib.Path:
 
 
 def _sentence(result: Any) -> str:
-    verb = {"pushed": "now serves", "unchanged": "already serves this model", "rolled back": "serves again"}
+    verb = {
+        "pushed": "now serves",
+        "unchanged": "already serves this model",
+        "rolled back": "serves again",
+        "held as canary": "is the canary until --promote or --rollback",
+    }
     happened = verb.get(result.outcome, result.outcome)
     asked = "" if result.observed else " (published; no server was asked)"
     before = f"; before: version {result.previous_version}" if result.previous_version else ""

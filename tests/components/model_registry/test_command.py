@@ -65,5 +65,14 @@ def test_wrong_use(arguments, message, registry, capsys):
 
 def test_several_names_and_none(registry, model, capsys, tmp_path):
     ModelRegistry(registry.root, "bus").register(model("c"))
-    assert "choose one with --name: bus, taxi" in models(capsys, "list", "--registry", registry.root)[2]
+    assert "choose one with --name or --registry: bus, taxi" in models(capsys, "list", "--registry", registry.root)[2]
     assert "no model is registered there" in models(capsys, "list", "--registry", tmp_path / "empty")[2]
+
+
+def test_registries_of_several_workloads_in_one_folder(registry, model, capsys, tmp_path):
+    """The pipeline keeps one registry for each workload."""
+    ModelRegistry(str(tmp_path / "all" / "bus"), "bus").register(model("c"))
+    ModelRegistry(str(tmp_path / "all" / "taxi"), "taxi").register(model("d"))
+    code, output, _ = models(capsys, "show", "latest", "--name", "bus", "--registry", tmp_path / "all")
+    assert (code, output.startswith("bus version 1")) == (0, True)
+    assert models(capsys, "show", "latest", "--registry", tmp_path / "all")[0] == 2

@@ -92,6 +92,13 @@ def test_alias_moves_only_if_the_model_was_pushed(flag, aliases, execution):
     assert ModelRegistry(execution[2]["registry"], "taxi").aliases() == aliases
 
 
+def test_canary_that_is_held_is_canary_in_the_registry_too(execution):
+    execution[0]["pushed_model"] = pushed(1)
+    execution[0]["pushed_model"][0].set_string_custom_property("outcome", "held as canary")
+    run(execution)
+    assert ModelRegistry(execution[2]["registry"], "taxi").aliases() == {"canary": 1}
+
+
 def test_component_contract():
     registrar = ModelRegistrar(
         model=types.Channel(type=standard_artifacts.Model), registry="r", name="taxi", code_fingerprint="abc"

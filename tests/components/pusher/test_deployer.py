@@ -12,6 +12,7 @@ import pytest
 from components.pusher import content
 from components.pusher.base_folder import BaseFolder
 from components.pusher.config import PushTarget
+from components.pusher.deployer import Deployer
 from components.pusher.errors import PushError
 
 
@@ -80,6 +81,26 @@ def test_old_versions_are_retired_and_rollback_returns_to_the_one_before(pushing
     assert list(folder.versions()) == [results[2].version]
     # A number once used is never used again, so the bad model's number stays free of another's content.
     assert pushing.deployer(tmp_path, clock=lambda: 1).push(exported["triple"]).version == results[3].version + 1
+
+
+def test_more_versions_are_kept_on_request_and_folders_of_others_always(pushing, exported, tmp_path):
+    (tmp_path / "line" / "5").mkdir(parents=True)
+    results = []
+    for name in ("double", "triple", "double", "triple", "double"):
+        target = PushTarget(base=str(tmp_path), name="line", keep_versions=4)
+        results.append(Deployer(target, verify=lambda *_: {}).push(exported[name]).version)
+    assert list(BaseFolder(str(tmp_path), "line").versions()) == [5, *results[1:]]
+
+
+def test_published_model_is_readable_by_a_server_that_runs_as_another_user(pushing, exported, tmp_path):
+    before = os.umask(0o077)
+    try:
+        result = pushing.deployer(tmp_path).push(exported["double"])
+    finally:
+        os.umask(before)
+    version = pathlib.Path(result.destination)
+    modes = {path.stat().st_mode & 0o777 for path in (version, *version.rglob("*"))}
+    assert modes == {0o755, 0o644}
 
 
 def test_not_a_model(pushing, tmp_path):

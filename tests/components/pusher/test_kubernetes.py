@@ -307,6 +307,11 @@ def test_ab_split_refuses_weights_that_mean_nothing(weights):
         ({"base": "b", "keep_versions": True}, r"push\.keep_versions: expected int, got True"),
         ({"base": "b", "servers": "x:1"}, r"push\.servers: expected a list of str"),
         ({"base": "b", "warmup_batch_sizes": [0]}, r"push\.warmup_batch_sizes"),
+        ({"base": "b", "hold_canary": True}, r"push\.hold_canary: kind 'folder' has no canary to hold"),
+        (
+            {"base": "b", "kind": "model_config", "servers": ["http://x:1"], "model_config_file": "f"},
+            r"push\.servers: 'model_config' reloads the model config, which is gRPC only",
+        ),
         ({"base": "b", "kind": "kserve"}, r"kubernetes\.storage_uri: kind 'kserve' needs it"),
         ({"base": "b", "kubernetes": {"replica": 1}}, "kubernetes: unknown key 'replica'"),
         ({"base": "b", "kubernetes": {"min_replicas": 9}}, r"kubernetes\.min_replicas: must be at least 1"),

@@ -271,6 +271,41 @@ def test_rollback_by_labels(configured, exported):
     assert labels(configured)["stable"] == first.version
 
 
+def test_held_canary_is_promoted_or_ended_by_hand(configured, exported):
+    first = deployer(configured).push(exported["double"])
+    holding = dataclasses.replace(configured, hold_canary=True)
+    held = deployer(holding).push(exported["triple"])
+    assert held.outcome == "held as canary"
+    assert labels(configured) == {"stable": first.version, "canary": held.version}
+    assert deployer(holding).push(exported["triple"]).outcome == "unchanged"
+    assert deployer(configured).recover() is None
+
+    assert deployer(configured).rollback().version == first.version
+    assert answers(configured, label="stable") == answers(configured, label="canary") == [DOUBLE, DOUBLE]
+
+    again = deployer(holding).push(exported["triple"])
+    assert deployer(configured).promote().version == again.version
+    assert labels(configured) == {"stable": again.version, "canary": again.version}
+    assert answers(configured, label="stable") == [TRIPLE, TRIPLE]
+    with pytest.raises(PushError, match="no canary is held"):
+        deployer(configured).promote()
+
+
+def test_crash_while_holding_holds_again(configured, exported):
+    deployer(configured).push(exported["double"])
+    holding = dataclasses.replace(configured, hold_canary=True)
+
+    def crash(name: str) -> None:
+        if name == "within CANARY":
+            raise CrashError
+
+    with contextlib.suppress(CrashError):
+        deployer(holding, boundary=crash).push(exported["triple"])
+    recovered = deployer(configured).recover()
+    assert recovered is not None
+    assert recovered.outcome == "recovered: held as canary"
+
+
 BOUNDARIES = [
     f"{side} {state}"
     for state in ("PUBLISHED", "AVAILABLE", "PROBED", "CANARY", "PROMOTED", "DONE")
