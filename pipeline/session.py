@@ -118,19 +118,28 @@ def _read_results(record: RunRecord, config: PipelineConfig) -> None:
     pusher = record.step("Pusher")
     if pusher.outputs:
         record.pushed_version = _latest_version(config.serving_dir)
-        record.prediction = _predict(os.path.join(config.serving_dir, str(record.pushed_version)))
+        record.prediction = _predict(
+            os.path.join(config.serving_dir, str(record.pushed_version)), ingest.outputs["examples"]
+        )
 
 
 def _latest_version(base: str) -> str:
     return str(importlib.import_module(PREDICTOR).latest_version(base))
 
 
-def _predict(version_dir: str) -> dict:
-    """One real answer of the pushed model, through its serving signature, to a raw tf.Example stored with it."""
+def _predict(version_dir: str, examples_uri: str) -> dict:
+    """One real answer of the pushed model, through its serving signature, to a raw tf.Example of the eval split."""
     predictor = importlib.import_module(PREDICTOR)
     rows = importlib.import_module("modules.serving.example_rows")
-    (example,) = predictor.golden_examples(version_dir)[:1]
+    example = _first_example(examples_uri)
     return {"input": rows.decode_example(example), "output": predictor.predict_examples(version_dir, [example])[0]}
+
+
+def _first_example(examples_uri: str) -> bytes:
+    import tensorflow as tf
+
+    files = sorted(str(path) for path in pathlib.Path(examples_uri, "Split-eval").iterdir())
+    return next(iter(tf.data.TFRecordDataset(files, compression_type="GZIP"))).numpy()
 
 
 class _Progress:

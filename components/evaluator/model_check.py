@@ -1,4 +1,4 @@
-"""Checks that a SavedModel can be evaluated as configured, before Beam starts: minutes later the error would be opaque."""
+"""Checks that a SavedModel can be evaluated as configured, before Beam starts; later the error would be opaque."""
 
 import os
 

@@ -54,8 +54,11 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
     if not values:  # without a baseline TFMA drops the model's name
         values = _values(evaluation_dir, "")
     baseline = _values(evaluation_dir, BASELINE)
-    small = sorted(name for name, metrics in values.items() if not metrics)
-    failures = _failures(tfma.load_validation_result(evaluation_dir), set(small))
+    validation = tfma.load_validation_result(evaluation_dir)
+    # With several models TFMA lists a slice that it left out among the validations only.
+    validated = {_slice_name(item.slice_key) for item in validation.metric_validations_per_slice}
+    small = sorted(name for name in (validated | set(values)) - {WHOLE} if not values.get(name))
+    failures = _failures(validation, set(small))
     rows = []
     for slice_name in sorted(values, key=lambda name: (name != WHOLE, name)):
         for metric, value in sorted(values[slice_name].items()):

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     if bool(args.model) == (args.rollback or args.promote or args.recover or args.history):
         raise PushConfigError("give either MODEL_DIR, or one of --rollback, --promote, --recover and --history")
-    deployer = make_deployer(_target(args))
+    deployer = make_deployer(_target(args), boundary=_progress)
     if args.history:
         return _print_history(deployer, args.json)
     result: Any = None
@@ -64,6 +64,13 @@ def run(args: argparse.Namespace) -> int:
     for warning in result.report.get("warnings", []) if result else ():
         print(f"warning: {warning}", file=sys.stderr)
     return 0
+
+
+def _progress(boundary: str) -> None:
+    """One line per state reached: a large model takes minutes."""
+    when, _, state = boundary.partition(" ")
+    if when == "after":
+        print(f"  {state.lower()}", file=sys.stderr, flush=True)
 
 
 def _target(args: argparse.Namespace) -> Any:
