@@ -14,6 +14,7 @@ from kubeflow.executor_input import RuntimeArtifact
 _KUBEFLOW_KEYS = ("display_name", "store_session_info", "_kfp_workspace")
 """Keys that Kubeflow adds to every artifact's metadata."""
 _INT64 = 1 << 63
+PropertyType = metadata_store_pb2.PropertyType  # type: ignore[attr-defined]
 
 
 def load_class(path: str) -> Any:
@@ -36,7 +37,7 @@ def to_tfx(runtime: RuntimeArtifact, class_path: str) -> artifact.Artifact:
     and lists and mappings wrapped in a mapping.
     """
     result = load_class(class_path)()
-    message = metadata_store_pb2.Artifact(uri=runtime.path)
+    message = type(result.mlmd_artifact)()
     message.CopyFrom(result.mlmd_artifact)
     message.uri = runtime.path
     message.id = _numeric_id(runtime.name)
@@ -78,26 +79,26 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _set_declared(target: Any, kind: int, value: Any) -> None:
-    if kind == metadata_store_pb2.INT:
+    if kind == PropertyType.Value("INT"):
         target.int_value = int(value)
-    elif kind == metadata_store_pb2.DOUBLE:
+    elif kind == PropertyType.Value("DOUBLE"):
         target.double_value = float(value)
-    elif kind == metadata_store_pb2.STRING:
+    elif kind == PropertyType.Value("STRING"):
         target.string_value = str(value)
     else:
         target.struct_value.CopyFrom(_encoded(value))
 
 
-def _custom(value: Any) -> metadata_store_pb2.Value:
+def _custom(value: Any) -> Any:
     """As a struct: TFX's getters read numbers and text from it whatever type they want."""
-    return metadata_store_pb2.Value(struct_value=_encoded(value))
+    return metadata_store_pb2.Value(struct_value=_encoded(value))  # type: ignore[attr-defined]
 
 
 def _encoded(value: Any) -> struct_pb2.Struct:
     return artifact._encode_struct_value(value)
 
 
-def _plain(value: metadata_store_pb2.Value) -> Any:
+def _plain(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind is None:
         return None

@@ -5,9 +5,9 @@ from tfx.types import artifact, standard_artifacts
 _STANDARD = {value for value in vars(standard_artifacts).values() if isinstance(value, type)}
 
 
-def class_path(artifact_class: type[artifact.Artifact]) -> str:
-    """Dotted path from which a step's container imports the class."""
-    return f"{artifact_class.__module__}.{artifact_class.__qualname__}"
+def class_path(any_class: type) -> str:
+    """Dotted path from which a step's container imports a class."""
+    return f"{any_class.__module__}.{any_class.__qualname__}"
 
 
 def schema_title(artifact_class: type[artifact.Artifact]) -> str:

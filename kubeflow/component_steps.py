@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf import json_format
 from tfx.components.example_gen import driver as example_gen_driver
 from tfx.components.example_gen import utils as example_gen_utils
-from tfx.dsl.components.base import base_driver, base_node
+from tfx.dsl.components.base import base_driver, base_node, executor_spec
 from tfx.orchestration import data_types
 from tfx.types import standard_component_specs
 
@@ -42,7 +42,7 @@ def steps_of(node: base_node.BaseNode, context: Context, carried: Carried) -> li
     container = context.ir_executor(node.id)["container"]
     values: dict[str, Any] = {
         "step": node.id,
-        "executor": artifact_types.class_path(node.executor_spec.executor_class),
+        "executor": artifact_types.class_path(_executor_class(node)),
         "inputs": {port: artifact_types.class_path(source.type) for port, source in node.inputs.items()},
         "outputs": {port: artifact_types.class_path(made.type) for port, made in node.outputs.items()},
         "exec_properties": exec_types,
@@ -168,10 +168,17 @@ def set_condition(task: tasks.Task, node: base_node.BaseNode, context: Context, 
 def keep_platform_config(ours: dict[str, Any], theirs: dict[str, Any], node: base_node.BaseNode) -> None:
     """Keeps resources set with `with_platform_config`, which TFX forgets for ExampleGen; the config file wins."""
     asked = dict(theirs.get("resources", {}))
-    if not asked and getattr(node, "platform_config", None) is not None:
-        asked = json_format.MessageToDict(node.platform_config)
+    platform_config = getattr(node, "platform_config", None)
+    if not asked and platform_config is not None:
+        asked = json_format.MessageToDict(platform_config)
     if asked:
         ours["resources"] = {**asked, **ours.get("resources", {})}
+
+
+def _executor_class(node: base_node.BaseNode) -> type:
+    spec = node.executor_spec
+    assert isinstance(spec, executor_spec.ExecutorClassSpec)  # anything else has been refused before
+    return spec.executor_class
 
 
 def _is_example_gen(node: base_node.BaseNode) -> bool:

@@ -173,8 +173,8 @@ class KubeflowConfig:
             steps[step] = (
                 value if isinstance(value, StepConfig) else config_reader.read(StepConfig, value, f"steps.{step}")
             )
-            if steps[step].image is not None:
-                check_image(steps[step].image)
+            if (image := steps[step].image) is not None:
+                check_image(image)
         object.__setattr__(self, "steps", steps)
 
     def step(self, step_id: str) -> StepConfig:

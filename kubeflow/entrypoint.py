@@ -82,12 +82,15 @@ def _executor(executor_class: Any, step: plan.StepPlan) -> Any:
     from tfx.dsl.components.base import base_beam_executor, base_executor
 
     scratch = tempfile.mkdtemp(prefix="tfx-")
-    common = {"tmp_dir": scratch, "unique_id": "1", "stateful_working_dir": os.path.join(scratch, "state")}
+    common: dict[str, Any] = {
+        "tmp_dir": scratch,
+        "unique_id": "1",
+        "stateful_working_dir": os.path.join(scratch, "state"),
+    }
     if issubclass(executor_class, base_beam_executor.BaseBeamExecutor):
-        context = base_beam_executor.BaseBeamExecutor.Context(beam_pipeline_args=list(step.beam_args), **common)
-    else:
-        context = base_executor.BaseExecutor.Context(extra_flags=list(step.beam_args), **common)
-    return executor_class(context)
+        beam_context = base_beam_executor.BaseBeamExecutor.Context
+        return executor_class(beam_context(beam_pipeline_args=list(step.beam_args), **common))
+    return executor_class(base_executor.BaseExecutor.Context(extra_flags=list(step.beam_args), **common))
 
 
 def _report(step: plan.StepPlan, request: ExecutorInput, outputs: dict[str, list]) -> None:

@@ -60,7 +60,7 @@ def from_tfx(pipeline: tfx_pipeline.Pipeline) -> dict[str, Any]:
     runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config)
     try:
         with _any_artifact_type():
-            job = runner.run(_WithoutResolvers(pipeline), write_out=False)
+            job = runner.run(_WithoutResolvers(pipeline), write_out=False)  # type: ignore[arg-type]
     except (NotImplementedError, ValueError, TypeError, AssertionError) as error:
         raise CompileError(f"TFX cannot express this pipeline for Kubeflow: {error}") from error
     return job["pipelineSpec"]

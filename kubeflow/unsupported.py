@@ -133,7 +133,9 @@ def _predicate_complaints(predicate: placeholder.Predicate) -> Iterator[str]:
             return
     try:
         expression = compiler_utils.placeholder_to_cel(
-            channel_utils.encode_placeholder_with_channels(predicate, lambda source: f"_{source.output_key}")
+            channel_utils.encode_placeholder_with_channels(
+                predicate, lambda source: f"_{getattr(source, 'output_key', '')}"
+            )
         )
     except (NotImplementedError, ValueError) as error:
         yield f"its Cond cannot be written as a Kubeflow condition ({error}); compare one property with one constant"

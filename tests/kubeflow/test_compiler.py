@@ -209,6 +209,7 @@ def test_container_component_gets_paths(sample_pipelines):
         "image": "busybox:1.36",
         "command": ["wc"],
         "args": ["-c", "{{$.inputs.artifacts['examples'].path}}"],
+        "env": [{"name": "SLUICE_PIPELINE", "value": "sample"}],
     }
 
 
