@@ -58,8 +58,8 @@ def _run(job: Job) -> JobResult:
                 print(line, file=sys.stderr, flush=True)
         return job.wait()
     except BaseException:  # Ctrl-C above all: the workers are told, and waited for, before it goes on
-        job.cancel()
         try:
+            job.cancel()
             job.wait()
         except BaseException:  # Ctrl-C again
             job.cancel()

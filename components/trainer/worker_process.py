@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 
 from components.trainer import exit_codes, parent_watch
 
+_LAST_WORDS_SECONDS = 5.0
+
 
 class WorkerProcess:
     """Started on construction. Nothing it starts itself outlives `kill`."""
@@ -32,7 +34,7 @@ class WorkerProcess:
           env: the whole environment of the process.
           parent_fd: read end of the pipe that tells the worker when its parent is gone.
           on_line: called from a thread with each line of output.
-          on_exit: called from a thread when the process has ended and all its output was seen.
+          on_exit: called from a thread when the process has ended and its output was read.
         """
         self.task = task
         self.exit_code: int | None = None
@@ -48,9 +50,10 @@ class WorkerProcess:
             pass_fds=(parent_fd,),
             start_new_session=True,
         )
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._read, self._reap)]
-        for thread in self._threads:
-            thread.start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reaper = threading.Thread(target=self._reap, daemon=True)
+        self._reader.start()
+        self._reaper.start()
 
     @property
     def pid(self) -> int:
@@ -66,9 +69,8 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
 
     def join(self) -> None:
-        """Waits until the process is gone and its output was read."""
-        for thread in self._threads:
-            thread.join()
+        """Waits until the process is gone."""
+        self._reaper.join()
 
     def _signal(self, number: int) -> None:
         if self.exit_code is None:
@@ -90,5 +92,6 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.exit_code = exit_codes.from_returncode(self._process.wait())
-        self._threads[0].join()
+        # A daemon that run_fn has started, in a session of its own, may keep the pipe open for ever.
+        self._reader.join(timeout=_LAST_WORDS_SECONDS)
         self._on_exit(self)

@@ -1,8 +1,12 @@
 """Local clusters, with run_fns that do without TensorFlow."""
 
 import json
+import os
 import pathlib
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -152,6 +156,35 @@ def test_a_folder_that_cannot_be_written(make_spec, tmp_path):
     (tmp_path / "run").write_text("a file where a folder is needed")
     with pytest.raises(TrainingConfigError, match=r"cannot write to .*run.*\(Not a directory\)"):
         launch(make_spec("scripted.trains"), cluster())
+
+
+def test_a_daemon_does_not_keep_the_step_from_ending(make_spec, marks):
+    try:
+        assert launch(make_spec("scripted.leaves_a_daemon"), cluster()).is_done
+    finally:
+        os.kill(int((marks / "daemon").read_text()), signal.SIGKILL)
+
+
+FULL_DISK = """
+import pathlib, resource, signal, sys
+from components.trainer.log_book import LogBook
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+book = LogBook(pathlib.Path(sys.argv[1]))
+for number in range(10):
+    book.append(f"a line of some length, number {number}")
+book.close()
+"""
+
+
+def test_a_full_disk_does_not_stop_the_output(tmp_path):
+    """Nobody may stop emptying a worker's pipe: the worker would wait for it."""
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "job.log")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    written, shown = (tmp_path / "job.log").read_text(), done.stderr.splitlines()
+    assert all(f"number {number}" in written + done.stderr for number in range(10))
+    assert len(shown) < 10
+    assert ["File too large" in line for line in shown] == [True] + [False] * (len(shown) - 1)
 
 
 def test_the_deadline(make_spec):

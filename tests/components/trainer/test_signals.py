@@ -32,7 +32,7 @@ def start(tmp_path, processes):
     for process in started:
         process.kill()
         process.communicate()
-    assert processes.processes_naming(str(tmp_path)) == []
+    wait_until(lambda: processes.processes_naming(str(tmp_path)) == [])
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_ctrl_c_twice_does_not_wait(start, marks, tmp_path, processes):
     wait_until(lambda: all((marks / f"told-worker-{i}").exists() for i in range(2)))
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
-    assert processes.processes_naming(str(tmp_path)) == []
+    wait_until(lambda: processes.processes_naming(str(tmp_path)) == [])
 
 
 def test_sigterm_is_a_preemption(start, marks, processes):

@@ -189,3 +189,10 @@ def waits_for_ever(fn_args):
     """Leaves signals as they are."""
     mark(fn_args, f"running-{task()}")
     wait_for(fn_args, "never")
+
+
+def leaves_a_daemon(fn_args):
+    """Starts a process in a session of its own, which keeps standard output open."""
+    daemon = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    mark(fn_args, "daemon", str(daemon.pid))
+    export(fn_args)
