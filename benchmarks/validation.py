@@ -18,8 +18,8 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-import validation_cases as cases  # noqa: E402
-import validation_data as data  # noqa: E402
+import validation_cases as cases
+import validation_data as data
 
 
 def main() -> None:
@@ -82,6 +82,10 @@ def measure_cost(num_rows: int, folder: pathlib.Path) -> dict[str, float]:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from tfx_bsl.tfxio import tf_example_record
 
+    from components.data_gate.config import GatePolicy
+    from components.data_gate.context import GateInputs
+    from components.data_gate.gate import judge
+
     case, files = data.many_taxi_files(num_rows, folder)
     start = time.perf_counter()
     for split, names in files.items():
@@ -94,11 +98,15 @@ def measure_cost(num_rows: int, folder: pathlib.Path) -> dict[str, float]:
                 | tfdv.WriteStatisticsToBinaryFile(str(folder / f"{split}.pb"))
             )
     statistics_seconds = time.perf_counter() - start
-    inputs = data.gate_inputs(
-        case, {split: tfdv.load_stats_binary(str(folder / f"{split}.pb")) for split in files}, files
+    inputs = GateInputs(
+        schema=case.schema,
+        statistics={split: tfdv.load_stats_binary(str(folder / f"{split}.pb")) for split in files},
+        baseline=data.inputs_of(case, folder).baseline,
+        examples=files,
+        now=case.now,
     )
     start = time.perf_counter()
-    verdict = data.judge_inputs(case, inputs)
+    verdict = judge(inputs, GatePolicy.from_dict({**case.policy, "time": None}))
     gate_seconds = time.perf_counter() - start
     share = gate_seconds / statistics_seconds
     print(

@@ -31,6 +31,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # The taxi trips end in 2016 and the flights in 2013: the gate is told that it is the day after.
 NOW = datetime.datetime(2017, 1, 2, tzinfo=datetime.UTC)
 
+_TIME = "trip_start_timestamp"
 _ARROW = {schema_pb2.INT: pa.int64(), schema_pb2.FLOAT: pa.float32(), schema_pb2.BYTES: pa.binary()}
 _FLIGHT_NUMBERS = [
     "year",
@@ -78,20 +79,41 @@ class Case:
 
     def judge(self, folder: pathlib.Path) -> Verdict:
         """The gate's verdict; `folder` is for example files."""
-        statistics_schema = self.schema if self.with_schema else None
-        return judge(
-            GateInputs(
-                schema=self.schema,
-                statistics={s: _statistics(c, self.schema, statistics_schema) for s, c in self.splits.items()},
-                baseline={"train": _statistics(self.baseline, self.schema, self.schema)} if self.baseline else {},
-                serving=_statistics(self.serving, self.schema, self.schema) if self.serving else None,
-                examples={s: (_write(c, self.schema, folder / s),) for s, c in self.splits.items()}
-                if self.with_rows
-                else {},
-                now=self.now,
-            ),
-            GatePolicy.from_dict(self.policy),
-        )
+        return judge(inputs_of(self, folder), GatePolicy.from_dict(self.policy))
+
+
+def inputs_of(case: Case, folder: pathlib.Path) -> GateInputs:
+    """What the gate is given; example files, where the case has them, are written to `folder`."""
+    with_schema = case.schema if case.with_schema else None
+    files = {}
+    if case.with_rows:
+        files = {split: (_write(columns, case.schema, folder / split),) for split, columns in case.splits.items()}
+    return GateInputs(
+        schema=case.schema,
+        statistics={split: _statistics(columns, case.schema, with_schema) for split, columns in case.splits.items()},
+        baseline={"train": _statistics(case.baseline, case.schema, case.schema)} if case.baseline else {},
+        serving=_statistics(case.serving, case.schema, case.schema) if case.serving else None,
+        examples=files,
+        now=case.now,
+    )
+
+
+def many_taxi_files(num_rows: int, folder: pathlib.Path) -> tuple[Case, dict[str, tuple[str, ...]]]:
+    """The good taxi case, and `num_rows` rows (two thirds of them for training) in four files for each split.
+
+    The trips are repeated with their times moved on, so that no two rows are equal.
+    """
+    case = taxi()
+    rows = _taxi_columns()
+    present = len(rows["fare"])
+    files: dict[str, list[str]] = {"train": [], "eval": []}
+    for part in range(12):
+        split = "eval" if part % 3 == 2 else "train"
+        columns = {name: [values[i % present] for i in range(part, num_rows, 12)] for name, values in rows.items()}
+        moved = [time + 900 * (i // present) for i, time in zip(range(part, num_rows, 12), columns[_TIME], strict=True)]
+        path = folder / split / f"part-{part}"
+        files[split].append(_write({**columns, _TIME: moved}, case.schema, path))
+    return case, {split: tuple(names) for split, names in files.items()}
 
 
 def taxi() -> Case:
