@@ -137,6 +137,13 @@ def test_a_stock_run_fn_runs_unchanged(execute, capfd, num_workers):
 
 
 @pytest.mark.e2e
+def test_stock_parameter_servers(execute, capfd):
+    model_dir = execute("stock_parameter_server.run_fn", ClusterConfig(num_workers=2, num_parameter_servers=1))
+    assert "[chief 0] weight 10.0 on /job:ps/replica:0/task:0" in capfd.readouterr().err
+    assert (model_dir / "Format-Serving" / "saved_model.pb").exists()
+
+
+@pytest.mark.e2e
 def test_a_run_fn_that_reads_through_the_data_accessor(execute):
     model_dir = execute("stock_data_accessor.run_fn")
     assert json.loads((model_dir / "Format-Serving" / "seen.json").read_text()) == {"examples": 128, "tfx": True}
