@@ -5,13 +5,14 @@ On an object store, which has no rename, a claim object is created first, on the
 the files, and the marker last: a folder without its marker does not exist for readers.
 """
 
+import contextlib
 import os
 import pathlib
 import posixpath
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -26,12 +27,19 @@ class TakenError(Exception):
     """Somebody else published that folder first."""
 
 
+class StoreError(RuntimeError):
+    """The store cannot be used: no such protocol, no right to write, no space, no network."""
+
+    exit_code = 1
+
+
 class Store:
     """A root folder or URL (fsspec) with the operations that the registry needs."""
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self._fs, self._path = fsspec.core.url_to_fs(root)
+        with self._explained("open"):
+            self._fs, self._path = fsspec.core.url_to_fs(root)
         self._is_local = isinstance(self._fs, LocalFileSystem)
 
     def uri(self, path: str) -> str:
@@ -59,10 +67,11 @@ class Store:
 
         Raises TakenError where `path` is taken.
         """
-        if self._is_local:
-            self._publish_by_rename(path, contents)
-        else:
-            self._publish_by_marker(path, contents, marker)
+        with self._explained(f"write {path}"):
+            if self._is_local:
+                self._publish_by_rename(path, contents)
+            else:
+                self._publish_by_marker(path, contents, marker)
 
     def delete(self, path: str, marker: str) -> None:
         """Removes a folder: for readers at once, its marker first."""
@@ -94,6 +103,13 @@ class Store:
             os.rename(partial, target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _explained(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, ImportError) as error:
+            raise StoreError(f"{self.root}: cannot {action}: {error}") from error
 
     def _publish_by_rename(self, path: str, contents: Mapping[str, Content]) -> None:
         target = pathlib.Path(self._path, path)

@@ -148,9 +148,10 @@ class BaseFolder:
 
     def discard_staging(self) -> None:
         """Removes what interrupted pushes left; called under the lock, when no push is open."""
-        for path in (self.state_path / "staging", self.state_path / "retired"):
-            for left in path.iterdir() if path.is_dir() else ():
-                shutil.rmtree(left)
+        with explained(self.path, "remove what an interrupted push left"):
+            for path in (self.state_path / "staging", self.state_path / "retired"):
+                for left in path.iterdir() if path.is_dir() else ():
+                    shutil.rmtree(left)
 
     def manifest_path(self, version: int) -> pathlib.Path:
         return self.state_path / "manifests" / f"{version}.json"

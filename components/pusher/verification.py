@@ -31,7 +31,7 @@ def verify_in_subprocess(model: pathlib.Path, target: PushTarget) -> dict[str, A
         "name": target.name,
         "require_golden": target.require_golden,
         "warmup_batch_sizes": list(target.warmup_batch_sizes),
-        "timeout_s": target.verify_timeout_s + 30,  # its own limit, for when this process has died
+        "parent": os.getpid(),
     }
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")])),

@@ -4,6 +4,7 @@ It loads the SavedModel into a session, which is how TensorFlow Serving loads it
 a report, or {"error": why}. It imports TensorFlow, not TFX.
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ from components.pusher.golden import GOLDEN_PATH, Golden, GoldenError, read_gold
 
 WARMUP_PATH = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000  # TensorFlow Serving refuses a model with more
+_PR_SET_PDEATHSIG = 1
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 
 
@@ -170,9 +172,18 @@ def first_line(error: BaseException) -> str:
     return message.strip().splitlines()[0][:500] if message.strip() else repr(error)
 
 
+def die_with(parent: int) -> None:
+    """Ends this process when the deployer dies: nobody may write into a staging folder that a later push removes."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:  # Linux
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died while TensorFlow was imported
+        os._exit(1)
+
+
 if __name__ == "__main__":
     _request = json.loads(sys.argv[1])
-    signal.alarm(max(1, int(_request["timeout_s"])))  # an orphan ends by itself
+    die_with(_request["parent"])
     try:
         _report = main(_request)
     except (RefusedError, GoldenError) as refused:

@@ -13,7 +13,7 @@ import pytest
 
 from components.model_registry import Lineage, ModelRegistry, RegistryError, resolve
 from components.model_registry.registry import names
-from components.model_registry.store import Store, TakenError
+from components.model_registry.store import Store, StoreError, TakenError
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -196,3 +196,11 @@ def test_entries_are_plain_json_that_other_tools_read(model, tmp_path):
     entry = json.loads((tmp_path / "taxi" / "versions" / "1" / "entry.json").read_text())
     assert entry["metrics"] == {"auc": 0.5}
     assert set(entry) == {"name", "version", "created", "digest", "size", "uri", "lineage", "metrics"}
+
+
+def test_store_that_cannot_be_used_is_named(model, tmp_path):
+    with pytest.raises(StoreError, match=r"no-such-store://x: cannot open: Protocol not known"):
+        ModelRegistry("no-such-store://x", "taxi")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot write taxi/versions/1: .*Not a directory"):
+        ModelRegistry(str(tmp_path / "file"), "taxi").register(model("a"))

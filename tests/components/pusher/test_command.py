@@ -1,9 +1,16 @@
 """`sluice push` as a person runs it."""
 
+import contextlib
 import json
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 
 import pytest
 
+from components.pusher.base_folder import BaseFolder
 from pipeline import cli
 
 
@@ -33,7 +40,7 @@ def test_push_rollback_history_and_recover(exported, tmp_path, capsys):
     code, output, errors = push(capsys, "--rollback", *where)
     assert (code, output) == (5, "")
     assert errors.startswith("error: ")
-    assert errors.count("\n") == 1
+    assert errors.count("\n") == 1, "one line, and no trace"
 
     code, output, _ = push(capsys, "--history", *where, "--json")
     history = json.loads(output)
@@ -43,6 +50,31 @@ def test_push_rollback_history_and_recover(exported, tmp_path, capsys):
 
     code, output, _ = push(capsys, "--recover", *where)
     assert (code, "nothing to recover" in output) == (0, True)
+
+
+def test_killed_while_the_model_is_verified(exported, pushing, tmp_path, capsys):
+    """The verifying process dies with its parent, and the next push starts afresh."""
+    command = [sys.executable, "-m", "pipeline.cli", "push", str(exported["double"]), "--to", str(tmp_path)]
+    process = subprocess.Popen([*command, "--name", "line"], env=pushing.environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "staged" not in process.stderr.readline():
+        assert process.poll() is None
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 60
+    while any(str(tmp_path) in command for command in running_commands()):
+        assert time.monotonic() < deadline, "the verifying process outlives the push"
+        time.sleep(0.05)
+    assert BaseFolder(str(tmp_path), "line").versions() == {}
+    code, output, _ = push(capsys, "--recover", "--to", tmp_path, "--name", "line", "--json")
+    assert (code, json.loads(output)["outcome"]) == (0, "recovered: undone")
+    assert list((tmp_path / "line" / ".sluice" / "staging").iterdir()) == []
+
+
+def running_commands() -> Iterator[str]:
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def test_model_artifact_of_tfx_and_of_the_registry_is_taken_as_it_is(exported, tmp_path, capsys):
