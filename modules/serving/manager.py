@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from modules.serving.batching_file import BatchingConfig
 from modules.serving.model_config import ModelConfig, require_inside, version_number
+from modules.serving.request_log import RequestLog
 from modules.serving.status import Code, ServingError, invalid
 from modules.serving.versions import ModelVersion, State
 
@@ -37,6 +38,7 @@ class LoadingConfig:
       threads: threads of a model's session; 0 lets TensorFlow choose.
       run_timeout: seconds after which one session call is given up; 0 waits for ever.
       batching: how requests are batched; None runs each alone.
+      log: takes a share of the answered requests; None logs nothing.
     """
 
     poll_seconds: float = 1.0
@@ -45,6 +47,7 @@ class LoadingConfig:
     threads: int = 0
     run_timeout: float = 30.0
     batching: BatchingConfig | None = None
+    log: RequestLog | None = None
 
 
 class ModelManager:
@@ -261,7 +264,7 @@ class ModelManager:
                 versions = self._versions.setdefault(name, {})
                 version = versions.get(number)
                 if version is None or (version.state is State.END and version.was_unloaded):
-                    version = versions[number] = ModelVersion(name, number, path)
+                    version = versions[number] = ModelVersion(name, number, path, self._loading.log)
                 due = version.state in (State.START, State.LOADING) and not version.busy and version.next_attempt <= now
                 if due:
                     version.busy = True

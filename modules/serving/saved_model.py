@@ -91,6 +91,7 @@ class LoadedModel:
             intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads, allow_soft_placement=True
         )
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        config.gpu_options.allow_growth = True  # leave the rest of a GPU to whoever else uses it
         self._run_options = config_pb2.RunOptions(timeout_in_ms=int(run_timeout * 1000))
         self._callables: dict[tuple[str, tuple[str, ...]], Callable[..., list[np.ndarray]]] = {}
         self._callables_lock = threading.Lock()
@@ -145,6 +146,8 @@ class LoadedModel:
 
     def close(self) -> None:
         """Release the session and its variables."""
+        with self._callables_lock:
+            self._callables.clear()  # they hold on to the session
         self._session.close()
 
     def __enter__(self) -> "LoadedModel":

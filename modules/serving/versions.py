@@ -9,6 +9,7 @@ import numpy as np
 
 from modules.serving.batching import Batcher
 from modules.serving.batching_file import BatchingConfig
+from modules.serving.request_log import RequestLog
 from modules.serving.saved_model import LoadedModel, Signature
 from modules.serving.status import ServingError
 from modules.serving.warmup import run_warmup
@@ -31,10 +32,11 @@ class ModelVersion:
     `attempts`, `next_attempt`, `busy` and `was_unloaded` belong to the manager, under its lock.
     """
 
-    def __init__(self, name: str, number: int, path: str):
+    def __init__(self, name: str, number: int, path: str, log: RequestLog | None = None):
         self.name = name
         self.number = number
         self.path = path
+        self._log = log
         self.error: ServingError | None = None
         self.attempts = 0
         self.next_attempt = 0.0  # on the monotonic clock, in seconds
@@ -118,5 +120,9 @@ class ModelVersion:
     ) -> dict[str, np.ndarray]:
         """Run a signature, in a batch with other requests where batching is on."""
         if self._batcher is not None:
-            return self._batcher.run(signature, inputs, outputs, timeout)
-        return self.model.run(signature, inputs, outputs)
+            answer = self._batcher.run(signature, inputs, outputs, timeout)
+        else:
+            answer = self.model.run(signature, inputs, outputs)
+        if self._log is not None:
+            self._log.add(self.name, self.number, signature.name, inputs, answer)
+        return answer

@@ -38,6 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--poll-seconds", type=float, default=1.0, metavar="S", help="how often folders are looked at")
     parser.add_argument("--load-retries", type=int, default=5, metavar="N", help="attempts after a failed load")
     parser.add_argument("--load-retry-seconds", type=float, default=2.0, metavar="S", help="pause between attempts")
+    parser.add_argument("--log-requests", metavar="DIR", help="write answered requests there, as PredictionLogs")
+    parser.add_argument(
+        "--log-share", type=float, default=1.0, metavar="P", help="share of requests to log (default 1)"
+    )
     parser.add_argument("--session-threads", type=int, default=0, metavar="N", help="threads of a model (0: all cores)")
     parser.add_argument("--json", action="store_true", help="print one JSON object with the addresses when ready")
 
@@ -62,13 +66,16 @@ def _serve(args: argparse.Namespace) -> int:
     models, roots = _models(args)
     stopped = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    log = _request_log(args)
     try:
-        server = ModelServer(models, _config(args), roots)
+        server = ModelServer(models, _config(args, log), roots)
         with server:
             _announce(server, BANNER, args.json)
             stopped.wait()
             print("draining: no new requests, those in flight are answered", file=sys.stderr)
     finally:
+        if log:
+            log.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 0
@@ -99,7 +106,21 @@ def _label(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _config(args: argparse.Namespace) -> Any:
+def _request_log(args: argparse.Namespace) -> Any:
+    from modules.serving.request_log import RequestLog
+    from modules.serving.status import ServingUsageError
+
+    if not args.log_requests:
+        return None
+    if not 0 < args.log_share <= 1:
+        raise ServingUsageError(f"--log-share {args.log_share:g}: expected more than 0 and at most 1")
+    try:
+        return RequestLog(args.log_requests, args.log_share)
+    except OSError as error:
+        raise ServingUsageError(f"cannot log requests to {args.log_requests}: {error.strerror}") from None
+
+
+def _config(args: argparse.Namespace, log: Any) -> Any:
     from modules.serving.batching_file import read_batching_file
     from modules.serving.manager import LoadingConfig
     from modules.serving.server import ServerConfig
@@ -110,6 +131,7 @@ def _config(args: argparse.Namespace) -> Any:
         retry_seconds=args.load_retry_seconds,
         threads=args.session_threads,
         batching=read_batching_file(args.batching) if args.batching else None,
+        log=log,
     )
     return ServerConfig(
         host=args.host,

@@ -87,6 +87,8 @@ class TestServe:
             (["{base}", "--batching", "absent.config"], "absent.config"),
             (["{base}", "--model-config", "absent.config"], "absent.config"),
             (["{base}", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+            (["{base}", "--log-requests", "logs", "--log-share", "2"], "--log-share 2"),
+            (["{base}", "--log-requests", "{base}/1/saved_model.pb"], "cannot log requests to"),
         ],
     )
     def test_what_is_refused(self, base, capsys, arguments, reason):
