@@ -1,7 +1,6 @@
 """Which backend runs a training job: the first of those configured that is there."""
 
 import dataclasses
-import os
 import pathlib
 import tempfile
 
@@ -62,7 +61,7 @@ def _prepare_kubernetes(spec: TrainingSpec, cluster: ClusterConfig, name: str) -
     kind = KINDS[name]
     if not connection.serves(kind.group, kind.version, kind.plural):
         raise _NotAvailableError(f"the cluster has no {kind.plural}.{kind.group}/{kind.version}")
-    job_id = job_name(os.environ.get("SLUICE_PIPELINE", "train"), spec.model_dir)
+    job_id = job_name(spec.name, spec.model_dir)
     if pods.shared_dir:
         spec = stage_in(spec, pods.shared_dir, job_id)
     require_visible(spec, [volume.mount_path for volume in pods.volumes])

@@ -52,8 +52,13 @@ class Executor(executor.GenericExecutor):
                 },
                 model_dir=model.uri,
                 job_dir=_job_dir(working_dir),
+                name=self._pipeline_name(),
             )
             launch(spec, cluster)
+
+    def _pipeline_name(self) -> str:
+        info = self._context.pipeline_info if self._context else None
+        return info.id if info else "train"
 
     def _code_flag(self) -> str:
         """The fingerprint of the code that a runner has put into the executor spec, such as pipeline.local_runner."""

@@ -88,8 +88,10 @@ class LocalJob:
 
     def _sleep(self, seconds: float) -> None:
         """Waits between two attempts, or until the job is cancelled."""
-        with contextlib.suppress(queue.Empty):
-            self._events.get(timeout=max(0.0, min(seconds, self._deadline - time.monotonic())))
+        until = min(time.monotonic() + seconds, self._deadline)
+        while not self._is_over() and time.monotonic() < until:
+            with contextlib.suppress(queue.Empty):  # what it holds are the ends of the last attempt's workers
+                self._events.get(timeout=_timeout(until))
 
     def _run_gang(self, attempt: int) -> JobResult:
         counts = self._cluster.task_counts()
@@ -128,7 +130,10 @@ class LocalJob:
         while not awaited <= {task.task for task in ended}:
             if self._cancels > was_told:
                 for worker in workers:
-                    worker.terminate() if self._cancels == 1 else worker.kill()
+                    if self._cancels == 1:
+                        worker.terminate()
+                    else:
+                        worker.kill()
                 was_told = self._cancels
                 kill_at = min(kill_at, time.monotonic() + self._cluster.grace_seconds)
             try:
@@ -137,16 +142,26 @@ class LocalJob:
                 break
             if worker is None:
                 continue
-            assert worker.exit_code is not None
-            ended.append(EndedTask(worker.task, worker.exit_code, read_record(self._spec.failure_path(worker.task))))
-            if worker.exit_code != exit_codes.DONE:
+            exit_code = self._exit_code(worker, ended)
+            ended.append(EndedTask(worker.task, exit_code, read_record(self._spec.failure_path(worker.task))))
+            if exit_code != exit_codes.DONE:
                 # After a lost peer the others take a while to notice; after an error of its own nobody else matters.
-                is_cause = not exit_codes.is_retryable(worker.exit_code)
+                is_cause = not exit_codes.is_retryable(exit_code)
                 patience = min(1.0, self._cluster.peer_exit_seconds) if is_cause else self._cluster.peer_exit_seconds
                 kill_at = min(kill_at, time.monotonic() + patience)
         if was_told and not (ended and all(task.exit_code == exit_codes.DONE for task in ended)):
             return cancelled(attempt)
         return too_late(attempt) if self._deadline <= time.monotonic() else explain(ended, attempt)
+
+    def _exit_code(self, worker: WorkerProcess, ended: list[EndedTask]) -> int:
+        """The worker's exit code; 0 for one that only stumbles over the end of the chief, whose model is whole."""
+        assert worker.exit_code is not None
+        is_chief_done = any(task.task == _chief(self._cluster) and task.exit_code == exit_codes.DONE for task in ended)
+        if is_chief_done and exit_codes.is_retryable(worker.exit_code):
+            name, end = worker.task.replace("-", " "), exit_codes.describe(worker.exit_code)
+            self._log.append(f"{name} {end} after the chief was done, which does no harm")
+            return exit_codes.DONE
+        return worker.exit_code
 
     def _environment(self, addresses: dict[str, list[str]], kind: str, index: int) -> dict[str, str]:
         env = dict(os.environ)
@@ -172,6 +187,10 @@ def _addresses(counts: dict[str, int], held: list[int]) -> dict[str, list[str]]:
         for kind, count in counts.items()
         if kind != "evaluator"
     }
+
+
+def _chief(cluster: ClusterConfig) -> str:
+    return "chief-0" if "chief" in cluster.task_counts() else "worker-0"
 
 
 def _awaited(workers: list[WorkerProcess]) -> set[str]:

@@ -24,6 +24,7 @@ class TrainingSpec:
     tfx: dict[str, str]  # input_dict, output_dict, exec_properties
     model_dir: str  # root of the Model artifact; exports are staged inside and moved when all is done
     job_dir: str  # this file, logs and failure records
+    name: str = "train"  # for people: jobs on a cluster are called after it
 
     @property
     def path(self) -> pathlib.Path:

@@ -131,6 +131,20 @@ def test_the_budget_of_restarts(make_spec, marks):
     assert (marks / "attempts-worker-0").read_text() == "..."
 
 
+def test_the_pause_before_a_restart_grows(make_spec):
+    started = time.monotonic()
+    with pytest.raises(TrainingError):
+        launch(make_spec("scripted.always_killed"), cluster(2, max_restarts=2, restart_backoff_seconds=0.4))
+    assert time.monotonic() - started > 0.4 + 0.8
+
+
+def test_a_worker_that_stumbles_over_the_end_of_the_chief(make_spec, marks, capfd):
+    result = launch(make_spec("scripted.stumbles_at_the_end"), cluster(2))
+    assert (result.is_done, result.num_restarts) == (True, 0)
+    assert "worker 1 crashed in native code (signal 6) after the chief was done" in capfd.readouterr().err
+    assert (marks / "attempts-worker-0").read_text() == "."
+
+
 def test_a_stopped_worker_is_killed_and_the_gang_restarted(make_spec, marks):
     result = launch(make_spec("scripted.stopped_once"), cluster(3, peer_exit_seconds=0.3))
     assert result.num_restarts == 1

@@ -196,3 +196,17 @@ def leaves_a_daemon(fn_args):
     daemon = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
     mark(fn_args, "daemon", str(daemon.pid))
     export(fn_args)
+
+
+def stumbles_at_the_end(fn_args):
+    """Worker 1 is still busy when the chief is gone, and crashes for that, as TensorFlow's coordination makes it."""
+    attempt(fn_args)
+    if task() == "worker-0":
+        export(fn_args)
+        mark(fn_args, "chief")
+        return
+    wait_for(fn_args, "chief")
+    chief = pathlib.Path(fn_args.model_run_dir, "marks", "chief").read_text()
+    while pathlib.Path("/proc", chief).exists():
+        time.sleep(0.01)
+    os.abort()
