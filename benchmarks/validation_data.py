@@ -111,7 +111,7 @@ def many_taxi_files(num_rows: int, folder: pathlib.Path) -> tuple[Case, dict[str
         split = "eval" if part % 3 == 2 else "train"
         columns = {name: [values[i % present] for i in range(part, num_rows, 12)] for name, values in rows.items()}
         moved = [time + 900 * (i // present) for i, time in zip(range(part, num_rows, 12), columns[_TIME], strict=True)]
-        path = folder / split / f"part-{part}"
+        path = folder / split / f"part-{part}.gz"
         files[split].append(_write({**columns, _TIME: moved}, case.schema, path))
     return case, {split: tuple(names) for split, names in files.items()}
 

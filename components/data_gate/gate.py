@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 import apache_beam as beam
+from apache_beam.runners.portability import fn_api_runner
 
 from components.data_gate import catalog, row_pass
 from components.data_gate.accept import how_to_accept
@@ -22,7 +23,7 @@ from components.data_gate.rules.distance import refuse_wrong_comparators
 def judge(
     inputs: GateInputs,
     policy: GatePolicy,
-    make_beam_pipeline: Callable[[], beam.Pipeline] = beam.Pipeline,
+    make_beam_pipeline: Callable[[], beam.Pipeline] | None = None,
     scratch: str | None = None,
 ) -> Verdict:
     """The verdict over `inputs` under `policy`.
@@ -30,7 +31,8 @@ def judge(
     Args:
       inputs: statistics, schema, and what else is at hand.
       policy: what is let through.
-      make_beam_pipeline: makes the pipeline for the pass over rows; called only when rows are needed.
+      make_beam_pipeline: makes the pipeline for the pass over rows; called only when rows are needed. None means in
+        this process.
       scratch: a folder that Beam workers can write to; None means a temporary one on this machine.
 
     Raises:
@@ -42,7 +44,7 @@ def judge(
     findings = [result for result in results if isinstance(result, Finding)]
     not_checked = [result for result in results if isinstance(result, NotChecked)]
     findings = [rated for finding in _once(findings) if (rated := _rate(finding, policy, inputs.now))]
-    findings += list(_look_at_rows(context, findings, make_beam_pipeline, scratch))
+    findings += list(_look_at_rows(context, findings, make_beam_pipeline or _local_pipeline, scratch))
     order = {catalog.BLOCK: 0, catalog.WARN: 1, ALLOWED: 2}
     findings.sort(key=lambda finding: (order[finding.severity], finding.feature, finding.rule, finding.split))
     return Verdict(
@@ -51,6 +53,11 @@ def judge(
         not_checked=tuple(item for item in not_checked if policy.severity_of(item.rule) != catalog.IGNORE),
         splits={name: int(data.num_rows) for name, data in context.data_sets.items()},
     )
+
+
+def _local_pipeline() -> beam.Pipeline:
+    """Named, because since Beam 2.68 "DirectRunner" may pick another runner by itself."""
+    return beam.Pipeline(runner=fn_api_runner.FnApiRunner(), argv=[])
 
 
 def _once(findings: list[Finding]) -> Iterator[Finding]:
