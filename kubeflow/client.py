@@ -74,6 +74,11 @@ class KubeflowClient:
         body = {"display_name": name, **self._namespace()}
         return self._call("POST", f"{_API}/experiments", body=body)["experiment_id"]
 
+    def experiments(self) -> list[str]:
+        """Names of experiments that one may see, a page of them."""
+        found = self._call("GET", f"{_API}/experiments", params={"page_size": "100", **self._namespace()})
+        return [item.get("display_name", "") for item in found.get("experiments", [])]
+
     # -- runs ------------------------------------------------------------------------------------------------------
 
     def create_run(
@@ -231,6 +236,8 @@ class KubeflowClient:
             return f"{self._host} has no {response.url.path}: it is older than Kubeflow Pipelines 2.0, or no Kubeflow"
         if response.status_code == 404:
             return f"{self._host}: there is no such run or experiment ({reason})"
+        if "single-user" in reason.lower():
+            return f"{self._host}: this Kubeflow has one user: leave out --namespace ({reason})"
         if "namespace" in reason.lower() and not namespace:
             return f"{self._host}: this Kubeflow has several users: give --namespace, your profile's ({reason})"
         return f"{self._host} answered {response.status_code}: {reason}"

@@ -13,6 +13,8 @@ from pipeline.errors import ConfigError
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _IMAGE_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
+IMAGE_USER = 65532
+"""The user of kubeflow/Dockerfile."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,8 @@ class KubeflowConfig:
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     trainer: dict = dataclasses.field(default_factory=dict)
-    """Where the Trainer's workers run: settings of components/trainer's ClusterConfig. Processes in its pod without."""
+    """Where the Trainer's workers run: settings of components/trainer's ClusterConfig. Processes in its pod without.
+    For pods of their own, image, pull secrets, claims and the folder to hand things over are this configuration's."""
     parameters: dict = dataclasses.field(default_factory=dict)
     """Other defaults for the pipeline's parameters, by name."""
     default: StepConfig = dataclasses.field(default_factory=StepConfig)
@@ -180,6 +183,21 @@ class KubeflowConfig:
     def step(self, step_id: str) -> StepConfig:
         """The configuration that holds for the step."""
         return self.steps.get(step_id, StepConfig()).over(self.default)
+
+    def trainer_cluster(self) -> dict:
+        """Settings of the Trainer's ClusterConfig, with what the pods of workers have in common with those of steps."""
+        if set(self.trainer.get("backends", ["local"])) == {"local"}:
+            return dict(self.trainer)
+        step = self.step("Trainer")
+        pods = {
+            "image": step.image or self.image,
+            "image_pull_policy": self.image_pull_policy,
+            "image_pull_secrets": list(self.image_pull_secrets),
+            "volumes": [{"claim": volume.claim, "mount_path": volume.path} for volume in step.volumes],
+            "shared_dir": f"{self.storage}/training",
+            "run_as_user": IMAGE_USER,
+        }
+        return {**self.trainer, "kubernetes": {**pods, **self.trainer.get("kubernetes", {})}}
 
 
 def check_image(image: str) -> None:

@@ -74,7 +74,7 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
     from kubeflow import compiler, size
     from pipeline import pipeline
 
-    trainer = ClusterConfig.from_dict(cluster.trainer, "kubeflow config: trainer") if cluster.trainer else None
+    trainer = ClusterConfig.from_dict(cluster.trainer_cluster(), "kubeflow config: trainer")
     compiled = compiler.compile_pipeline(pipeline.create_pipeline(settings, trainer), cluster)
     return compiled, size.measure(compiled.pipeline_spec, compiled.platform_spec)
 

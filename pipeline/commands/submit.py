@@ -42,7 +42,8 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "--host", default=host, metavar="URL", help="Kubeflow Pipelines (default: $SLUICE_KFP_HOST, or port 8080 here)"
     )
     parser.add_argument("--namespace", default="", help="your profile's namespace, where Kubeflow has several users")
-    parser.add_argument("--token-file", default="", metavar="FILE", help="a bearer token")
+    token = os.environ.get("SLUICE_KFP_TOKEN_FILE", "")
+    parser.add_argument("--token-file", default=token, metavar="FILE", help="a bearer token ($SLUICE_KFP_TOKEN_FILE)")
     parser.add_argument("--dex-user", default="", help=f"user of Dex; the password comes from ${_PASSWORD_VARIABLE}")
     parser.add_argument("--dex-connector", default="local", help="connector of Dex: local or ldap")
     parser.add_argument("--ca-file", default="", metavar="FILE", help="certificate authority of the host")

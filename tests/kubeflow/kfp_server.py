@@ -159,6 +159,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _list_experiments(self, query: dict[str, str]) -> None:
         if not self._namespace_allowed(query.get("namespace", "")):
             return
+        if "filter" not in query:
+            self._json({"experiments": list(self.server.experiments.values())})
+            return
         [predicate] = json.loads(query["filter"])["predicates"]
         found = [item for item in self.server.experiments.values() if item["display_name"] == predicate["string_value"]]
         self._json({"experiments": found} if found else {})
@@ -196,6 +199,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._error(400, "Invalid input error: Invalid resource references. Namespace is empty.")
         elif allowed and namespace not in allowed:
             self._error(403, f"User 'ann' is not authorized with reason: no access to namespace {namespace}")
+        elif not allowed and namespace:
+            self._error(400, "Invalid input error: In single-user mode, the request shouldn't contain namespace.")
         else:
             return True
         return False

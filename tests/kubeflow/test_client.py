@@ -10,7 +10,7 @@ import kfp_server
 import pytest
 import yaml
 
-from kubeflow import auth, client
+from kubeflow import auth, client, doctor
 from kubeflow.errors import KubeflowError
 from pipeline import cli
 
@@ -263,3 +263,38 @@ def test_certificate_of_its_own(tmp_path, pipeline_file):
 def test_unknown_run(server):
     with connect(server) as session, pytest.raises(KubeflowError, match="no such run"):
         session.run("no-such-run")
+
+
+def test_namespace_where_there_is_one_user(server, pipeline_file, capsys):
+    assert submit(server, pipeline_file, "--namespace", "kubeflow") == 1
+    assert "leave out --namespace" in capsys.readouterr().err
+
+
+def kubectl(answers: dict[str, tuple[int, str, str]]):
+    """A kubectl that answers by the beginning of its arguments."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess:
+        text = " ".join(arguments)
+        code, out, err = next((value for key, value in answers.items() if text.startswith(key)), (1, "", "NotFound"))
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return call
+
+
+def test_doctor_finds_everything_ready(server):
+    claim = {"spec": {"accessModes": ["ReadWriteMany"]}, "status": {"phase": "Bound"}}
+    answers = {"get pvc": (0, json.dumps(claim), ""), "auth can-i": (0, "yes\n", ""), "get crd jobsets": (0, "x", "")}
+    findings = {found.name: found for found in doctor.examine(server.url, "kubeflow", kubectl(answers))}
+    assert {found.state for found in findings.values()} == {"ok"}
+    assert "version 2.5.0, one user" in findings["kubeflow api"].detail
+    assert findings["training backends"].detail.startswith("jobset, indexed-job")
+
+
+def test_doctor_says_what_is_missing(server):
+    answers = {"get pvc": (1, "", "Error (NotFound)"), "auth can-i": (1, "no\n", "")}
+    findings = {found.name: found for found in doctor.examine(server.url, "ml", kubectl(answers))}
+    assert findings["shared storage"].state == "problem"
+    assert findings["service account"].detail.startswith("sluice-runner may not create jobs.batch")
+    server.behaviour.token = "secret"
+    [api, *_] = doctor.examine(server.url, "ml", kubectl(answers))
+    assert api.state == "problem"

@@ -11,6 +11,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from tfx import v1 as tfx
 from tfx.dsl.component.experimental import placeholders
 
+from components.trainer.cluster_config import ClusterConfig
 from kubeflow import compiler, size
 from kubeflow.config import KubeflowConfig, OutcomeConfig, SecretConfig, StepConfig, TolerationConfig, VolumeConfig
 from kubeflow.errors import CompileError
@@ -273,3 +274,20 @@ def test_step_settings_are_laid_over_the_default():
     step = StepConfig(env={"A": "1"}, tolerations=(TolerationConfig(key="gpu"),), retries=0)
     merged = step.over(StepConfig(env={"A": "0", "B": "2"}, retries=4, cpu_limit="2"))
     assert (merged.env, merged.retries, merged.cpu_limit) == ({"A": "1", "B": "2"}, 0, "2")
+
+
+def test_trainer_on_pods_of_its_own_shares_image_and_claims():
+    config = KubeflowConfig(
+        image="registry.example/sluice:1a2b3c4",
+        image_pull_secrets=("pull",),
+        default=StepConfig(volumes=(VolumeConfig(claim="sluice", path="/mnt/sluice"),)),
+        trainer={"backends": ["trainjob", "jobset"], "max_restarts": 5, "kubernetes": {"num_gpus": 1}},
+    )
+    cluster = ClusterConfig.from_dict(config.trainer_cluster(), "trainer")
+    assert cluster.backends == ("trainjob", "jobset")
+    assert cluster.max_restarts == 5
+    pods = cluster.kubernetes
+    assert (pods.image, pods.image_pull_secrets, pods.num_gpus) == (config.image, ("pull",), 1)
+    assert pods.volumes[0].mount_path == "/mnt/sluice"
+    assert pods.shared_dir == "/mnt/sluice/training"
+    assert CONFIG.trainer_cluster() == {}

@@ -157,8 +157,11 @@ def test_rules_and_dashboards_ask_for_metrics_that_exist():
     steps = {name for expression in expressions for name in names_with(expression, "sluice_step_")}
     source = (ROOT / "step_metrics.py").read_text()
     assert steps
-    for name in steps:
-        assert name in source
+    assert all(name in source for name in steps)
+    training = {name for expression in expressions for name in names_with(expression, "sluice_training_")}
+    known = (ROOT.parent / "modules" / "training" / "metrics.py").read_text()
+    assert training
+    assert all(f'"{name.removeprefix("sluice_training_")}"' in known for name in training)
 
 
 def names_with(expression: str, prefix: str) -> list[str]:
