@@ -15,7 +15,7 @@ from components.trainer.errors import TrainingError
 from components.trainer.failure import cancelled, too_late
 from components.trainer.job import JobResult
 from components.trainer.kubernetes.api import CONNECTION_ERRORS, AlreadyExistsError, Api, GoneError
-from components.trainer.kubernetes.job_spec import JOB_LABEL, SPEC_HASH_ANNOTATION, KubernetesJobSpec
+from components.trainer.kubernetes.job_spec import JOB_LABEL, SPEC_HASH_ANNOTATION, KubernetesJobSpec, Owner
 from components.trainer.kubernetes.manifests import JobKind
 from components.trainer.kubernetes.outcome import Outcome, outcome_of, result_of
 from components.trainer.kubernetes.pod_logs import PodLogs
@@ -198,8 +198,14 @@ class KubernetesJob:
                 )
             self._log.append(f"going on with {manifest['kind']} {self._spec.name}, which an earlier try has started")
         if self._spec.owner:
-            # The pod that has created it may be gone soon, and would take it along.
-            self._api.patch(manifest, {"metadata": {"ownerReferences": [self._spec.owner.reference()]}})
+            self._become_owner(manifest, self._spec.owner)
+
+    def _become_owner(self, manifest: dict[str, Any], owner: Owner) -> None:
+        """The pod that has created the object may be gone soon, and would take it along."""
+        try:
+            self._api.patch(manifest, {"metadata": {"ownerReferences": [owner.reference()]}})
+        except TrainingError as error:
+            self._log.append(f"{manifest['kind']} {self._spec.name} may go with the pod that has created it: {error}")
 
     def _delete_and_wait(self, keep: list[dict[str, Any]] | None = None) -> None:
         """Deletes everything and waits until no pod is left, which takes up to the pods' grace period."""

@@ -183,6 +183,16 @@ def test_a_repeated_step_adopts_its_job(make_job, server):
     assert not any(request.startswith("DELETE") for request in server.requests)
 
 
+def test_a_job_may_be_adopted_without_the_right_to_change_it(make_job, server):
+    make_job(owner=Owner(name="trainer-1", uid="1")).submit()
+    server.fail("PATCH", 403, "jobsets is forbidden")
+    job = make_job(owner=Owner(name="trainer-2", uid="2"))
+    job.submit()
+    server.set_condition("jobsets", NAME, "Completed")
+    assert job.wait().is_done
+    assert "may go with the pod that has created it: cannot change JobSet" in list(job.logs())[1]
+
+
 def test_a_job_that_has_failed_before_is_replaced(make_job, server):
     first = make_job()
     first.submit()
