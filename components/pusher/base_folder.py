@@ -46,7 +46,8 @@ class BaseFolder:
         if not self.path.is_dir():
             return {}
         numbers = [path for path in self.path.iterdir() if _NUMBER.fullmatch(path.name.strip()) and path.is_dir()]
-        return {int(path.name): path for path in sorted(numbers, key=lambda path: int(path.name))}
+        found = sorted((int(path.name), path) for path in numbers if int(path.name) <= _MAX_VERSION)
+        return dict(found)
 
     def version_path(self, version: int) -> pathlib.Path:
         return self.versions().get(version, self.path / str(version))

@@ -9,7 +9,7 @@ import pathlib
 from typing import Any
 
 from components.pusher.content import fsync_path
-from components.pusher.errors import explained
+from components.pusher.errors import PushError, explained
 
 
 class State(enum.StrEnum):
@@ -72,11 +72,18 @@ class Journal:
         if not self.path.exists():
             return []
         text = self.path.read_bytes()
-        whole = text[: text.rfind(b"\n") + 1].decode()
-        return [
-            Record(entry["version"], State(entry["state"]), entry["at"], entry["detail"])
-            for entry in map(json.loads, whole.splitlines())
-        ]
+        whole = text[: text.rfind(b"\n") + 1].decode(errors="replace")
+        return [self._record(number, line) for number, line in enumerate(whole.splitlines(), 1)]
+
+    def _record(self, number: int, line: str) -> Record:
+        try:
+            entry = json.loads(line)
+            return Record(entry["version"], State(entry["state"]), entry["at"], entry["detail"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise PushError(
+                f"{self.path}:{number}: not a journal line ({error}); the file is damaged: look at what is published, "
+                "then remove that line"
+            ) from None
 
     def open_deployment(self) -> int | None:
         """The version whose deployment or rollback a crash interrupted, if any."""

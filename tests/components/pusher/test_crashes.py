@@ -129,6 +129,13 @@ def test_torn_journal_line_is_ignored_and_removed(pushing, deployed, exported):
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
+def test_damaged_journal_line_is_named(pushing, deployed, exported):
+    lines = deployed.journal.path.read_text().splitlines(keepends=True)
+    deployed.journal.path.write_text("".join([*lines[:1], "garbage\n", *lines[1:]]))
+    with pytest.raises(PushError, match=r"journal\.jsonl:2: not a journal line"):
+        pushing.deployer(deployed.path.parent).push(exported["triple"])
+
+
 def test_undo_after_a_failed_load_leaves_the_folder_as_it_was(pushing, deployed, exported):
     before = pushing.digests(deployed)
     result = pushing.run(base=str(deployed.path.parent), model=str(exported["triple"]), servers_fail=True)

@@ -49,7 +49,7 @@ def test_pushes_within_one_second_and_a_clock_set_back(pushing, exported, tmp_pa
 
 
 def test_version_numbers_are_above_folders_that_others_made(pushing, exported, tmp_path):
-    for name in ("0002000", "3000", "not-a-version", ".hidden"):
+    for name in ("0002000", "3000", "not-a-version", ".hidden", "9" * 30):
         (tmp_path / "line" / name).mkdir(parents=True)
     assert pushing.deployer(tmp_path, clock=lambda: 10).push(exported["double"]).version == 3001
 

@@ -3,6 +3,7 @@
 With SLUICE_SERVING_IMAGE (`make e2e-serving`) the same tests run against two containers of TensorFlow Serving, too.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import os
@@ -237,6 +238,17 @@ def test_canary_is_asked_while_stable_is_still_the_one_before(configured, export
         "stable": [DOUBLE, DOUBLE],
         "canary": [TRIPLE, TRIPLE],
     }
+
+
+def test_two_models_deployed_at_once_share_the_config_file(configured, exported):
+    targets = [dataclasses.replace(configured, name=name) for name in ("line", "bus", "tram")]
+    for target in targets:
+        BaseFolder(target.base, target.name).prepare()
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda target: deployer(target).push(exported["double"]), targets))
+    for target, result in zip(targets, results, strict=True):
+        assert labels(target) == {"stable": result.version, "canary": result.version}
+        assert answers(target, label="stable") == [DOUBLE, DOUBLE]
 
 
 @pytest.mark.parametrize("problem", ["cannot load", "answers wrongly"])
