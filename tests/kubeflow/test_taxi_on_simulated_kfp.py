@@ -72,17 +72,18 @@ def compiled(place: Place, at_least: float | None = None) -> str:
         train_steps=200 if FULL else 40,
     )
     evaluate = settings.workload.evaluate
-    bounds = {"at_least": at_least if at_least is not None else 0.5, "max_loss": 0.5}
+    bounds = {"at_least": at_least if at_least is not None else 0.5, "max_loss": 0.5, "on_slices": False}
     metrics = tuple(
         dataclasses.replace(metric, **bounds) if metric.name == "AUC" else dataclasses.replace(metric, **_NO_BOUNDS)
         for metric in evaluate.metrics
     )
-    workload = dataclasses.replace(settings.workload, evaluate=dataclasses.replace(evaluate, metrics=metrics))
+    evaluate = dataclasses.replace(evaluate, metrics=metrics, slices=())
+    workload = dataclasses.replace(settings.workload, evaluate=evaluate)
     made = pipeline.create_pipeline(dataclasses.replace(settings, workload=workload))
     return compiler.compile_pipeline(made, KubeflowConfig(image=IMAGE, storage=str(place.shared))).to_yaml()
 
 
-_NO_BOUNDS: dict[str, Any] = {"at_least": None, "at_most": None, "max_loss": None}
+_NO_BOUNDS: dict[str, Any] = {"at_least": None, "at_most": None, "max_loss": None, "on_slices": False}
 
 
 def rows() -> list[str]:
