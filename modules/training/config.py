@@ -88,6 +88,14 @@ class TrainingConfig:
     clip_norm: float | None = None
     """Clip the gradients of the global batch to this global norm."""
 
+    # --- distillation ---------------------------------------------------------------------------------------------
+    teacher: str = ""
+    """SavedModel of this engine whose answers the model learns too; empty: no distillation."""
+    teacher_weight: float = 0.5
+    """Share of the teacher's answers in the loss, 0 to 1."""
+    teacher_temperature: float = 2.0
+    """Above 1, the less likely answers of the teacher count more."""
+
     # --- precision and speed ------------------------------------------------------------------------------------------
     precision: Precision = "float32"
     initial_loss_scale: float = 2.0**15
@@ -157,6 +165,8 @@ class TrainingConfig:
             self.accumulate,
             f"a divisor of batch_size ({self.batch_size})",
         )
+        _require(self.teacher_weight <= 1, "teacher_weight", self.teacher_weight, "0 to 1")
+        _require(self.teacher_temperature > 0, "teacher_temperature", self.teacher_temperature, "a number above 0")
         if not self.deterministic:
             _require(self.sharding == "file", "deterministic", False, "true unless sharding is 'file'")
         if self.profile_steps is not None:

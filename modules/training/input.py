@@ -21,6 +21,9 @@ from modules.training.records import RecordFiles, count_records
 ParseFn = Callable[[tf.Tensor], tuple]
 """Serialized tf.Examples, a string tensor [n], to (features, labels) or (features, labels, weights [n])."""
 
+LABEL = "label"
+"""The key of the label itself where labels are a dict (distillation adds the teacher's answers)."""
+
 _FOREVER = 2**62
 
 
@@ -224,7 +227,8 @@ class RecordInput:
         features, labels, *rest = parsed
         weights = mask * tf.reshape(tf.cast(rest[0], tf.float32), [-1]) if rest else mask
         if self._training and self._config.class_weights:
-            weights *= class_weight(labels, dict(self._config.class_weights))
+            target = labels[LABEL] if isinstance(labels, Mapping) else labels
+            weights *= class_weight(target, dict(self._config.class_weights))
         return features, labels, weights, mask
 
     def _load(self) -> Any:

@@ -229,6 +229,7 @@ def build_session(
     strategy: tf.distribute.Strategy,
     build_model: Callable[[], tf_keras.Model],
     loss: LossFn,
+    eval_loss: LossFn,
     metrics: Callable[[], list[tf_keras.metrics.Metric]],
     optimizer: OptimizerFactory | None,
     train_data: RecordInput,
@@ -247,7 +248,7 @@ def build_session(
         built = build_optimizer(config, strategy.num_replicas_in_sync, total_steps, optimizer)
         step = TrainStep(model, built, loss, config, signals=signals, options=communication_options(config))
         loop = StepLoop(step, config)
-        evaluator = Evaluator(model, loss, metrics(), eval_data, eval_steps) if eval_data is not None else None
+        evaluator = Evaluator(model, eval_loss, metrics(), eval_data, eval_steps) if eval_data is not None else None
     watchdog.progress = lambda: int(loop.global_step.numpy())
     saved = {"model": model, "optimizer": built, "global_step": loop.global_step, **step.loss_scale.variables()}
     folders = {}

@@ -15,9 +15,10 @@ from modules.training import export as exporting
 from modules.training import golden
 from modules.training.cluster import ClusterSpec, read_cluster
 from modules.training.config import TrainingConfig
+from modules.training.distillation import Teacher
 from modules.training.errors import NonFiniteError, TrainingConfigError
 from modules.training.failures import translated
-from modules.training.input import RecordInput, choose_sharding, example_parser, placement
+from modules.training.input import ParseFn, RecordInput, choose_sharding, example_parser, placement
 from modules.training.metrics import PrometheusMetrics
 from modules.training.optimizer import OptimizerFactory
 from modules.training.precision import check_float32_outputs, set_policy
@@ -26,7 +27,7 @@ from modules.training.recompute import recompute
 from modules.training.records import find_files
 from modules.training.serving import OutputsFn, ServingModule
 from modules.training.session import Session, build_session, weights_of
-from modules.training.step import per_example_loss
+from modules.training.step import LossFn, per_example_loss
 from modules.training.strategy import build_strategy, largest_of_all_workers
 from modules.training.telemetry import Reporter, say
 from modules.training.tensorboard import Profile, TensorBoardWriter
@@ -135,7 +136,8 @@ class _Training:
         try:
             replicas = placement(strategy, self.cluster.worker_rank)
             largest = functools.partial(largest_of_all_workers, strategy)
-            train_data = RecordInput(train_files, parse, config, replicas, training=True, largest=largest)
+            train_parse, train_loss = self._distilled(parse, loss)
+            train_data = RecordInput(train_files, train_parse, config, replicas, training=True, largest=largest)
             if config.check_input:
                 train_data.count()
             eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
@@ -149,7 +151,8 @@ class _Training:
                     cluster=self.cluster,
                     strategy=strategy,
                     build_model=self._checked_model,
-                    loss=per_example_loss(loss),
+                    loss=train_loss,
+                    eval_loss=per_example_loss(loss),
                     metrics=lambda: [make(name=name) for name, make in metrics.items()],
                     optimizer=optimizer,
                     train_data=train_data,
@@ -183,6 +186,16 @@ class _Training:
             )
         finally:
             tf_keras.mixed_precision.set_global_policy(previous_policy)
+
+    def _distilled(self, parse: ParseFn, loss: Any) -> tuple[ParseFn, LossFn]:
+        """Parse and loss function of the training, with the teacher in them if there is one."""
+        config = self.config
+        if not config.teacher:
+            return parse, per_example_loss(loss)
+        made = tf_keras.losses.get(loss) if isinstance(loss, str) else loss
+        from_logits = isinstance(made, tf_keras.losses.Loss) and bool(made.get_config().get("from_logits", False))
+        teacher = Teacher(config.teacher, config.teacher_weight, config.teacher_temperature, from_logits=from_logits)
+        return teacher.parse(parse), teacher.loss(per_example_loss(loss))
 
     def _telemetry(self) -> tuple[list[Reporter], Profile]:
         """TensorBoard and profile on the chief; Prometheus on every worker that has a port, the file on the chief."""
