@@ -46,6 +46,11 @@ class TrainingSpec:
         """Where this task's exports go until the whole cluster is done. Only the chief's are kept."""
         return os.path.join(self.model_dir, STAGING_DIR, task)
 
+    @property
+    def chief_done_path(self) -> pathlib.Path:
+        """Is there when the chief has trained and exported."""
+        return pathlib.Path(self.job_dir, "chief-done")
+
     def failure_path(self, task: str) -> pathlib.Path:
         """Where a worker records why it failed."""
         return pathlib.Path(self.job_dir, "failures", f"{task}.json")

@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from components.trainer import cluster_environment, exit_codes, export, failure,
 from components.trainer.fn_args import make_fn_args
 from components.trainer.training_spec import TrainingSpec
 
+_POLL_SECONDS = 0.1
 # What TensorFlow raises in the others when one task of a cluster goes away.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "DeadlineExceededError", "CancelledError")
 
@@ -34,8 +36,13 @@ def main(arguments: list[str] | None = None) -> int:
     task_type, task_index, task_types = _task()
     task = f"{task_type}-{task_index}"
     try:
-        is_chief = cluster_environment.is_chief(task_type, task_index, task_types)
-        _train(spec, "chief" if is_chief else task, must_export=is_chief)
+        if cluster_environment.is_chief(task_type, task_index, task_types):
+            spec.chief_done_path.unlink(missing_ok=True)
+            _train(spec, "chief", must_export=True)
+            spec.chief_done_path.touch()
+        else:
+            _train(spec, task, must_export=False)
+            _wait_for_chief(spec)
         return exit_codes.DONE
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -67,6 +74,15 @@ def _train(spec: TrainingSpec, export_name: str, must_export: bool) -> None:
             f"{spec.run_fn} returned without a model: it must save a SavedModel to fn_args.serving_model_dir "
             f"({serving_model_dir})"
         )
+
+
+def _wait_for_chief(spec: TrainingSpec) -> None:
+    """Stays alive while the chief exports: to TensorFlow's coordination service, a task that has ended is one lost.
+
+    Should the chief fail instead, the step ends this process with the rest of the gang.
+    """
+    while not spec.chief_done_path.exists():
+        time.sleep(_POLL_SECONDS)
 
 
 def _load(dotted_path: str) -> Callable[[Any], Any]:

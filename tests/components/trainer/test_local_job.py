@@ -145,6 +145,11 @@ def test_a_worker_that_stumbles_over_the_end_of_the_chief(make_spec, marks, capf
     assert (marks / "attempts-worker-0").read_text() == "."
 
 
+def test_workers_stay_until_the_chief_has_exported(make_spec, capfd):
+    launch(make_spec("scripted.chief_exports_late"), cluster(3))
+    assert "[worker 0] alive: [True, True]" in capfd.readouterr().err
+
+
 def test_a_stopped_worker_is_killed_and_the_gang_restarted(make_spec, marks):
     result = launch(make_spec("scripted.stopped_once"), cluster(3, peer_exit_seconds=0.3))
     assert result.num_restarts == 1

@@ -58,6 +58,18 @@ def trains(fn_args):
     export(fn_args)
 
 
+def chief_exports_late(fn_args):
+    """The chief exports for a while when the others have long returned; it says whether they are still there."""
+    mark(fn_args, f"returns-{task()}")
+    if task() == "worker-0":
+        for other in ("worker-1", "worker-2"):
+            wait_for(fn_args, f"returns-{other}")
+        time.sleep(0.5)  # the others would be gone by now
+        pids = [(pathlib.Path(fn_args.model_run_dir, "marks", f"returns-worker-{i}")).read_text() for i in (1, 2)]
+        print("alive:", [pathlib.Path("/proc", pid).exists() for pid in pids])
+        export(fn_args)
+
+
 def exports_nothing(fn_args):
     """Forgets to save."""
 
