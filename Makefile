@@ -38,6 +38,10 @@ format: setup ## rewrite the sources in the project's format
 lock: setup ## resolve requirements/*.in again
 	for name in runtime dev; do .venv/tools/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.lock; done
 
+.PHONY: bench-ingest
+bench-ingest: setup ## ingestion against the stock components, three sizes, 5 GB; ARGS="--large-gb 0" is shorter
+	$(BIN)/python benchmarks/ingest.py $(ARGS)
+
 .PHONY: bench-pipeline
 bench-pipeline: setup ## the whole pipeline against the stock one, 15,002 and 300,040 rows
 	$(BIN)/python benchmarks/pipeline.py
@@ -55,3 +59,25 @@ e2e-serving: setup ## the API tests against TensorFlow Serving itself; IMAGE=ten
 .PHONY: bench-push
 bench-push: setup ## a 1 GB push against cp, sync and sha256sum, and against stock TFX's copies
 	$(BIN)/python benchmarks/push.py $(ARGS)
+
+.PHONY: compile
+compile: setup ## compile the taxi pipeline for Kubeflow; IMAGE=registry.example/sluice:GIT_SHA
+	@$(BIN)/sluice compile --image "$(if $(IMAGE),$(IMAGE),sluice:$(shell git rev-parse --short=12 HEAD))" $(ARGS)
+
+.PHONY: image
+image: ## build the image of the steps; IMAGE=registry.example/team/sluice LOCK=gpu PUSH=1
+	@IMAGE="$(IMAGE)" LOCK="$(LOCK)" PUSH="$(PUSH)" BUILD="$(BUILD)" scripts/image.sh
+
+.PHONY: e2e-kfp-sim
+e2e-kfp-sim: setup ## the compiled taxi pipeline on a simulated Kubeflow, all rows, two workers; about ten minutes
+	SLUICE_KFP_SIM=full $(BIN)/pytest tests/kubeflow/test_taxi_on_simulated_kfp.py -v $(ARGS)
+
+.PHONY: e2e-docker
+e2e-docker: setup ## one step of the compiled pipeline in the real image; IMAGE=sluice:GIT_SHA
+	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-docker IMAGE=sluice:\$$(git rev-parse --short=12 HEAD)" >&2; exit 2; }
+	SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_image.py -m docker -v $(ARGS)
+
+.PHONY: e2e-cluster
+e2e-cluster: setup ## the taxi pipeline on a real Kubeflow; KFP_HOST=http://localhost:8080 IMAGE=registry.example/sluice:GIT_SHA
+	@test -n "$(KFP_HOST)" -a -n "$(IMAGE)" || { echo "error: make e2e-cluster KFP_HOST=http://localhost:8080 IMAGE=registry.example/sluice:GIT_SHA" >&2; exit 2; }
+	SLUICE_KFP_HOST="$(KFP_HOST)" SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_cluster.py -m cluster -v $(ARGS)

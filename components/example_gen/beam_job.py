@@ -101,12 +101,13 @@ class _Convert(beam.DoFn):
         self, chunk: Chunk, num_chunks: int, forced: dict[str, str] | None, first: Outcome | None
     ) -> Iterator[Outcome]:
         parts = -(-_PIECES_PER_SHARD * self._job.config.shards // max(1, num_chunks))
-        if self._workers == 1:
+        workers = min(self._workers, num_chunks)
+        if workers == 1:
             outcome = chunks.work(self._job, chunk, parts, forced)
             yield outcome.after(first) if first is not None else outcome
             return
         if self._pool is None:
-            self._pool = LocalPool(self._workers)
+            self._pool = LocalPool(workers)
         self._pending.append((self._pool.submit(chunks.work, self._job, chunk, parts, forced), first))
 
     def finish_bundle(self) -> Iterator[Any]:

@@ -42,6 +42,11 @@ def test_another_seed_divides_otherwise(ingest_files):
 
 def test_equal_rows_never_straddle_splits(ingest_files):
     rows = [f"{i % 50},{i % 50 / 4}\n" for i in range(500)]
+    done = ingest_files({"d.csv": "a,b\n" + "".join(rows)}, chunk_bytes=1024)
+    assert not set(done.column("a", "train")) & set(done.column("a", "eval"))
+
+
+def test_numbers_written_differently_are_equal_rows(ingest_files):
     forms = ("1.5", "1.50", "15e-1")
     done = ingest_files({"d.csv": "a,b\n" + "".join(f"{i},{form}\n" for i in range(60) for form in forms)})
     counts = collections.Counter(done.column("a", "train"))
