@@ -56,6 +56,8 @@ def signature_name(document: Mapping[str, Any]) -> str:
 
 def predict_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict[str, np.ndarray], bool]:
     """Arrays keyed by input alias, and whether the request is in row format ("instances") or column ("inputs")."""
+    if not signature.inputs:
+        raise invalid(f"Failed to get input map for signature: {signature.name}")
     has_rows, has_columns = "instances" in document, "inputs" in document
     if has_rows and has_columns:
         raise invalid("Not formatted correctly: expecting only one of 'inputs' or 'instances' keys to exist")
@@ -128,7 +130,8 @@ def to_array(value: Any, spec: TensorSpec, where: str) -> np.ndarray:
         array[:] = [_to_bytes(item, where) for item in flat]
         return array.reshape(shape)
     try:
-        return np.array(flat, dtype=spec.dtype.as_numpy_dtype).reshape(shape)
+        with np.errstate(over="ignore"):  # 1e300 is infinite as a float32
+            return np.array(flat, dtype=spec.dtype.as_numpy_dtype).reshape(shape)
     except (OverflowError, ValueError) as error:
         raise invalid(f"{where}: not of expected type: {spec.dtype_name}: {error}") from None
 
@@ -214,6 +217,8 @@ def predict_response(outputs: Mapping[str, np.ndarray], rows: bool) -> dict[str,
 
     With one output its values stand alone; with several, objects keyed by output alias.
     """
+    if not outputs:
+        raise invalid("Cannot convert empty tensor map to JSON")
     if rows:
         sizes = {alias: value.shape[0] if value.ndim else None for alias, value in outputs.items()}
         if None in sizes.values():

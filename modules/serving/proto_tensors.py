@@ -33,7 +33,7 @@ def array_from_proto(proto: tensor_pb2.TensorProto) -> np.ndarray:
         raise ServingError(Code.UNIMPLEMENTED, f"tensors of type {types_pb2.DataType.Name(proto.dtype)} are not served")
     try:
         return tf.make_ndarray(proto)
-    except (TypeError, ValueError, KeyError, IndexError) as error:
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
         raise invalid(f"tensor proto of type {dtype.name} cannot be read: {error}") from None
 
 

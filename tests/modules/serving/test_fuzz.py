@@ -1,4 +1,8 @@
-"""Requests that nobody would write: each gets an answer, with a reason, and the server lives on."""
+"""Requests that nobody would write: each gets an answer, with a reason, and the server lives on.
+
+The requests are the same in every run, so that a failure is never a matter of luck. To hunt for new ones, raise
+`max_examples` and drop `derandomize`.
+"""
 
 import json
 
@@ -19,7 +23,9 @@ from modules.serving.saved_model import TensorSpec
 from modules.serving.status import ServingError
 
 SIGNATURES = ("serving_default", "two", "total", "types", "classify", "regress", "raw_examples", "absent", "")
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 numbers = st.one_of(st.integers(), st.floats(), st.sampled_from([2**63, -(2**63), 2**64, 10**400, 1e308, -0.0, 1e-320]))
 scalars = st.one_of(
@@ -120,7 +126,7 @@ def test_hostile_documents(api, body):
     check(reply)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     values=st.lists(st.floats(width=32), max_size=20),
     strings=st.lists(st.binary(max_size=8), max_size=5),
@@ -136,7 +142,7 @@ def test_answers_read_back_as_the_same_values(values, strings, integers):
         np.testing.assert_array_equal(read.reshape(outputs[alias].shape), outputs[alias])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(value=values, dtype=st.sampled_from([tf.float32, tf.int32, tf.uint8, tf.string, tf.bool, tf.float16]))
 def test_a_value_becomes_an_array_or_an_error(value, dtype):
     try:
