@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import tempfile
 
 from components.trainer.cluster_config import LOCAL, ClusterConfig
 from components.trainer.errors import TrainingConfigError
@@ -61,6 +60,7 @@ def _prepare_kubernetes(spec: TrainingSpec, cluster: ClusterConfig, name: str) -
     kind = KINDS[name]
     if not connection.serves(kind.group, kind.version, kind.plural):
         raise _NotAvailableError(f"the cluster has no {kind.plural}.{kind.group}/{kind.version}")
+    log_path = pathlib.Path(spec.job_dir, "job.log")  # beside the step, wherever the pods are
     job_id = job_name(spec.name, spec.model_dir)
     if pods.shared_dir:
         spec = stage_in(spec, pods.shared_dir, job_id)
@@ -72,7 +72,6 @@ def _prepare_kubernetes(spec: TrainingSpec, cluster: ClusterConfig, name: str) -
         pods=pods,
         owner=owner.of_this_pod(connection),
     )
-    log_path = pathlib.Path(tempfile.mkdtemp(prefix="training-"), "job.log")
     return PreparedJob(KubernetesJob(job_spec, kind, connection, log_path), spec)
 
 
