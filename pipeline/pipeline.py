@@ -39,8 +39,9 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     workload = config.workload
     nodes: list[base_component.BaseComponent] = []
 
+    ingest = {"schema_file": config.schema_file or "", **workload.ingest}
     examples = ExampleGen(
-        input_base=config.data, config=IngestConfig.from_dict(workload.ingest, f"workload {workload.name}: ingest")
+        input_base=config.data, config=IngestConfig.from_dict(ingest, f"workload {workload.name}: ingest")
     ).with_id("ExampleGen")
     statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
     schema = _schema_node(config, statistics)

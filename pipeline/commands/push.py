@@ -14,7 +14,7 @@ _DEFAULT_BASE = str(pathlib.PurePath("build", "serving"))
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sluice push`."""
     parser.add_argument("model", nargs="?", metavar="MODEL_DIR", help="a SavedModel folder, or a TFX Model artifact")
-    parser.add_argument("--to", default=_DEFAULT_BASE, metavar="BASE", help="serving folder of all models")
+    parser.add_argument("--to", metavar="BASE", help=f"serving folder of all models (without it {_DEFAULT_BASE})")
     parser.add_argument("--name", required=True, help="the model's name: its folder under BASE, and in the server")
     parser.add_argument(
         "--server",
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model-config", default="", metavar="FILE", help="the servers' model config file: deploy by labels through it"
     )
-    parser.add_argument("--keep", type=int, default=2, metavar="N", help="versions to keep, the live one included")
+    parser.add_argument("--keep", type=int, metavar="N", help="versions to keep, the live one included (without it 2)")
     parser.add_argument("--require-golden", action="store_true", help="refuse a model without golden predictions")
     parser.add_argument("--hold-canary", action="store_true", help="stop at the canary, until --promote or --rollback")
     parser.add_argument("--target", metavar="FILE", help="a push target in JSON or YAML, for all other settings")
@@ -85,15 +85,17 @@ def _target(args: argparse.Namespace) -> Any:
             settings = yaml.safe_load(pathlib.Path(args.target).read_text(encoding="utf-8")) or {}
         except (OSError, yaml.YAMLError) as error:
             raise PushConfigError(f"{args.target}: cannot be read: {error}") from None
-    settings = {"base": args.to, "name": args.name, "keep_versions": args.keep, **settings}
-    if args.server:
-        settings["servers"] = args.server
-    if args.model_config:
-        settings |= {"kind": "model_config", "model_config_file": args.model_config}
-    if args.require_golden:
-        settings["require_golden"] = True
-    if args.hold_canary:
-        settings["hold_canary"] = True
+    given = {
+        "base": args.to or settings.get("base", _DEFAULT_BASE),
+        "name": args.name,
+        "keep_versions": args.keep,
+        "servers": args.server or None,
+        "kind": "model_config" if args.model_config else None,
+        "model_config_file": args.model_config or None,
+        "require_golden": args.require_golden or None,
+        "hold_canary": args.hold_canary or None,
+    }
+    settings |= {key: value for key, value in given.items() if value is not None}
     return PushTarget.from_dict(settings, where=args.target or "push")
 
 

@@ -63,12 +63,12 @@ def _serve(args: argparse.Namespace) -> int:
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("tensorflow").setLevel(logging.INFO if args.debug else logging.WARNING)
-    models, roots = _models(args)
+    models, roots, discover = _models(args)
     stopped = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     log = _request_log(args)
     try:
-        server = ModelServer(models, _config(args, log), roots)
+        server = ModelServer(models, _config(args, log), roots, discover)
         with server:
             _announce(server, BANNER, args.json)
             stopped.wait()
@@ -81,20 +81,24 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _models(args: argparse.Namespace) -> tuple[list[Any], list[str]]:
-    """What to serve, and the folders outside of which nothing is loaded."""
+def _models(args: argparse.Namespace) -> tuple[list[Any], list[str], Any]:
+    """What to serve, the folders outside of which nothing is loaded, and how to find models that appear later."""
     from modules.serving import model_config
 
     policy = model_config.VersionPolicy.parse(args.versions)
+    labels = dict(_label(text) for text in args.label)
     if args.model_config:
+        if labels:
+            raise model_config.ServingUsageError("--label and --model-config: write version_labels into that file")
         models = model_config.read_model_config(args.model_config)
         roots = [model.base_path for model in models]
-        return models, [*roots, args.base] if os.path.isdir(args.base) else roots
+        return models, [*roots, args.base] if os.path.isdir(args.base) else roots, None
     models = model_config.models_under(args.base, args.name, policy)
-    labels = dict(_label(text) for text in args.label)
-    if labels and len(models) > 1:
-        raise model_config.ServingUsageError(f"--label needs one model, but {args.base} holds {len(models)}")
-    return [dataclasses.replace(model, labels=labels) for model in models], [args.base]
+    if labels:
+        if len(models) != 1:
+            raise model_config.ServingUsageError(f"--label needs one model, but {args.base} holds {len(models)}")
+        models = [dataclasses.replace(models[0], labels=labels)]
+    return models, [args.base], lambda: model_config.models_under(args.base, args.name, policy)
 
 
 def _label(text: str) -> tuple[str, int]:
@@ -151,6 +155,8 @@ def _announce(server: Any, banner: str, as_json: bool) -> None:
         print(json.dumps(ready), flush=True)
         return
     print(banner)
+    if not models:
+        print("  no model yet: the first that appears as NAME/VERSION in the folder is served")
     for model in models:
         versions = ", ".join(map(str, model["versions"])) or "none yet"
         print(f"  model {model['name']}: versions {versions}  ({model['base_path']})")
