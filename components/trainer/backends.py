@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from components.trainer.cluster_config import LOCAL, ClusterConfig
-from components.trainer.errors import TrainingConfigError
+from components.trainer.errors import TrainingConfigError, TrainingError
 from components.trainer.job import Job
 from components.trainer.local_job import LocalJob
 from components.trainer.staging import require_visible, stage_in
@@ -53,12 +53,13 @@ def _prepare_kubernetes(spec: TrainingSpec, cluster: ClusterConfig, name: str) -
 
     pods = cluster.kubernetes
     assert pods is not None  # ClusterConfig has seen to it
+    kind = KINDS[name]
     try:
         connection = api.connect(pods.namespace)
-    except TrainingConfigError as error:
+        is_there = connection.serves(kind.group, kind.version, kind.plural)
+    except (TrainingConfigError, TrainingError) as error:
         raise _NotAvailableError(str(error)) from error
-    kind = KINDS[name]
-    if not connection.serves(kind.group, kind.version, kind.plural):
+    if not is_there:
         raise _NotAvailableError(f"the cluster has no {kind.plural}.{kind.group}/{kind.version}")
     log_path = pathlib.Path(spec.job_dir, "job.log")  # beside the step, wherever the pods are
     job_id = job_name(spec.name, spec.model_dir)

@@ -48,14 +48,13 @@ class Api:
         self._first_delay = first_delay
 
     def serves(self, group: str, version: str, plural: str) -> bool:
-        """Whether the cluster knows this kind of object."""
-        try:
-            found = self._call("list the API's resources", self._custom.get_api_resources, group, version)
-        except ApiException as error:
-            if error.status == http.HTTPStatus.NOT_FOUND:
-                return False
-            raise
-        return any(resource.name == plural for resource in found.resources)
+        """Whether the cluster knows this kind of object.
+
+        Raises:
+          TrainingError: the server does not answer, or does not want to.
+        """
+        found = self._found(f"look for {plural}.{group}", self._custom.get_api_resources, group, version)
+        return found is not None and any(resource.name == plural for resource in found.resources)
 
     def create(self, manifest: Object) -> Object:
         """Creates an object.

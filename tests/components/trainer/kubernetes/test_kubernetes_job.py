@@ -326,6 +326,14 @@ def test_discovery(api):
     assert not api.serves("trainer.kubeflow.org", "v1alpha1", "trainjobs")
 
 
+def test_discovery_may_be_refused(api, server):
+    server.fail("GET /apis/batch/v1", 401, "Unauthorized")
+    with pytest.raises(
+        TrainingError, match=r"cannot look for jobs\.batch in namespace research: Unauthorized; give the"
+    ):
+        api.serves("batch", "v1", "jobs")
+
+
 def test_nothing_keeps_running_after_the_end(make_job, server):
     before = set(threading.enumerate())
     job = make_job()
