@@ -123,6 +123,18 @@ class BaseFolder:
             fsync_path(self.path)
             fsync_path(self.state_path / "staging")
 
+    def is_published(self, version: int) -> bool:
+        """Whether our rename of `version` happened. With the staged folder still there, somebody else made this one."""
+        return version in self.versions() and not self.staging_path(version).exists()
+
+    def empty_staging(self, version: int) -> None:
+        """Gives the space of a staged model back; the folder itself stays and says that nothing was published."""
+        for path in self.staging_path(version).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
     def withdraw(self, version: int) -> pathlib.Path | None:
         """Takes a version out of the servers' sight by one rename; only the last one withdrawn is kept to look at."""
         source = self.versions().get(version)

@@ -130,7 +130,7 @@ class ConfiguredServers:
     def restore(self, snapshot: dict[str, Any], failed: int) -> None:
         """Stable answers from the version before, before anything is taken away from the failed one."""
         live = snapshot.get("live")
-        if live is None:
+        if live is None or live not in self._folder.versions():
             self._send(None)
             return
         labels = {label: version for label, version in self._labels().items() if version not in (failed, live)}
@@ -146,11 +146,12 @@ class ConfiguredServers:
     def after_withdrawal(self, snapshot: dict[str, Any]) -> None:
         """Only now may an entry come back whose policy would pick up the failed version from the folder."""
         live = snapshot.get("live")
+        if live is None or live not in self._folder.versions():
+            return
         if before := snapshot.get("entry"):
             self._send(text_format.Parse(before, model_server_config_pb2.ModelConfig()))
-        if live is not None:
-            self._servers.wait_available(live)
-            self._servers.probe(self._golden(live), version=live)
+        self._servers.wait_available(live)
+        self._servers.probe(self._golden(live), version=live)
 
     def _make_available(self, version: int) -> None:
         live = self.live_version()

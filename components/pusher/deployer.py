@@ -11,7 +11,7 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from components.pusher import content, verification
 from components.pusher.base_folder import BaseFolder
@@ -151,9 +151,8 @@ class Deployer:
         try:
             self._stage_and_verify(source, staging, version)
         except PushError as error:
-            self.folder.discard_staging()  # first: on a full disk even the journal needs the space
-            self._undo(version, str(error))
-            raise
+            self.folder.empty_staging(version)  # first: on a full disk even the journal needs the space
+            self._fail(version, error)
         return self._advance(version, State.VERIFIED, hold=self.target.hold_canary)
 
     def _stage_and_verify(self, source: pathlib.Path, staging: pathlib.Path, version: int) -> None:
@@ -187,15 +186,14 @@ class Deployer:
             except PushError as error:
                 if state == State.DONE:  # it serves; what is left to tidy up, the next push does
                     return self._result(version, "pushed", f"old versions are not retired yet: {error}")
-                self._undo(version, str(error))
-                raise
+                self._fail(version, error)
             if hold and state == State.CANARY and self.rollout.live_version() != version:
                 self.folder.journal.append(version, State.HELD)
                 return self._result(version, "held as canary")
         return self._result(version, "pushed")
 
     def _publish(self, version: int) -> None:
-        if version not in self.folder.versions():
+        if not self.folder.is_published(version):
             self.folder.publish(version)
 
     def _retire(self, version: int) -> None:
@@ -227,7 +225,7 @@ class Deployer:
         assert state is not None
         if state == State.ROLLING_BACK:
             result = self._roll_back(version, detail["back_to"])
-        elif state == State.UNDOING or version not in self.folder.versions():
+        elif state == State.UNDOING or not self.folder.is_published(version):
             self._undo(version, detail.get("reason", "the push was interrupted"))
             result = self._result(version, "undone")
         else:
@@ -236,6 +234,16 @@ class Deployer:
         self.folder.discard_staging()
         return dataclasses.replace(result, outcome=f"recovered: {result.outcome}")
 
+    def _fail(self, version: int, error: PushError) -> NoReturn:
+        """Undoes the deployment and raises `error`, with what went wrong in undoing, if anything did."""
+        try:
+            self._undo(version, str(error))
+        except PushError as undoing:
+            raise PushError(
+                f"{error}; and going back is not finished: {undoing}; `sluice push --recover` goes on with it"
+            ) from error
+        raise error
+
     def _undo(self, version: int, reason: str) -> None:
         """Servers first, then the folder: what served before is asked before anything is taken away."""
         journal = self.folder.journal
@@ -243,7 +251,7 @@ class Deployer:
             journal.append(version, State.UNDOING, reason=reason)
         self._boundary("after UNDOING")
         snapshot = journal.detail(version).get("snapshot", {})
-        if version in self.folder.versions() or journal.has_reached(version, State.PUBLISHED):
+        if self.folder.is_published(version) or journal.has_reached(version, State.PUBLISHED):
             self.rollout.restore(snapshot, version)
             self._boundary("before withdrawal")
             self.folder.withdraw(version)

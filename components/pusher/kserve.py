@@ -108,8 +108,8 @@ class KServe:
         self._probe_url(self._wait_ready(version), version)
 
     def _upload(self, version: int) -> None:
-        if self._cluster.storage_uri.startswith("pvc://"):
-            return
+        if self._cluster.storage_uri.startswith("pvc://") or version not in self._folder.versions():
+            return  # the cluster sees the folder itself; or it is gone, and only what was uploaded is left
         manifest = self._folder.manifest(version)
         if manifest is None:
             raise PushError(f"{self._folder.path}: version {version} is not of this folder; push its model again")

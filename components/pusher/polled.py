@@ -38,7 +38,8 @@ class PolledServers(Unobserved):
 
     def after_withdrawal(self, snapshot: dict[str, Any]) -> None:
         """The version before is loaded again, if it was unloaded at all, and answers."""
-        if (live := snapshot.get("live")) is not None:
+        live = snapshot.get("live")
+        if live in self._folder.versions():  # else somebody emptied the folder, and there is nothing to go back to
             self._servers.wait_available(live)
             self._probe(live)
 

@@ -103,6 +103,26 @@ def test_published_model_is_readable_by_a_server_that_runs_as_another_user(pushi
     assert modes == {0o755, 0o644}
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_folder_that_another_tool_made_under_our_number_is_left_alone(crash, pushing, exported, tmp_path):
+    folder = BaseFolder(str(tmp_path), "line")
+
+    class CrashError(BaseException):
+        pass
+
+    def intrude(name: str) -> None:
+        if name == "before PUBLISHED":
+            (tmp_path / "line" / "1000" / "not-ours").mkdir(parents=True)
+            if crash:
+                raise CrashError
+
+    with pytest.raises(CrashError if crash else PushError, match=None if crash else "was made by somebody else"):
+        pushing.deployer(tmp_path, clock=lambda: 1000, boundary=intrude).push(exported["double"])
+    assert pushing.deployer(tmp_path, clock=lambda: 1000).push(exported["double"]).version == 1001
+    assert list(folder.versions()) == [1000, 1001]
+    assert (folder.path / "1000" / "not-ours").is_dir()
+
+
 def test_not_a_model(pushing, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "readme.txt").write_text("hello")

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import threading
@@ -273,6 +274,33 @@ def test_failed_first_deployment_leaves_the_other_model_alone(configured, models
     assert ModelConfigFile(configured.model_config_file, "line", "").entry() is None
     for replica in Servers(configured).replicas():
         assert [status.state for status in replica.status("other").values()] == ["AVAILABLE"]
+
+
+@pytest.mark.parametrize("kind", ["polled", "configured"])
+def test_folder_emptied_after_a_crash_does_not_block_the_next_push(kind, tmp_path, exported):
+    if IMAGE:
+        pytest.skip("one server is enough for this")
+    base = tmp_path / "serving"
+    (base / "line").mkdir(parents=True)
+    config = tmp_path / "models.config"
+    config.write_text("model_config_list {}")
+    with replicas("sluice", base / "line", config if kind == "configured" else None) as servers:
+        extra = {"kind": "model_config", "model_config_file": str(config)} if kind == "configured" else {}
+        target = PushTarget(
+            base=str(base), name="line", servers=(servers[0].grpc, servers[1].grpc), available_timeout_s=10.0, **extra
+        )
+        deployer(target).push(exported["double"])
+
+        def crash(name: str) -> None:
+            if name == "after PUBLISHED":
+                raise CrashError
+
+        with contextlib.suppress(CrashError):
+            deployer(target, boundary=crash).push(exported["triple"])
+        for version in BaseFolder(str(base), "line").versions().values():
+            shutil.rmtree(version)
+        assert deployer(target).push(exported["triple"]).outcome == "pushed"
+        assert answers(target) == [TRIPLE, TRIPLE]
 
 
 def test_rollback_by_labels(configured, exported):
