@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from modules.serving.batching_file import BatchingConfig
 from modules.serving.model_config import ModelConfig, require_inside, version_number
 from modules.serving.request_log import RequestLog
-from modules.serving.status import Code, ServingError, invalid
+from modules.serving.status import Code, ServingError, ServingUsageError, invalid
 from modules.serving.versions import ModelVersion, State
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class ModelManager:
       roots: folders outside of which nothing is ever loaded.
       loading: how.
       on_load: called with (folder, error or None) after each attempt to load a version.
+      discover: finds the models there are, asked at every look until a reload replaces the list; None: `models` only.
     """
 
     def __init__(
@@ -69,10 +70,12 @@ class ModelManager:
         roots: Sequence[str],
         loading: LoadingConfig | None = None,
         on_load: Callable[[str, ServingError | None], None] | None = None,
+        discover: Callable[[], Sequence[ModelConfig]] | None = None,
     ):
         self._roots = tuple(roots)
         self._loading = loading or LoadingConfig()
         self._on_load = on_load or (lambda *_: None)
+        self._discover = discover
         self._lock = threading.Condition()  # guards the three below, and tells waiters about changed states
         self._configs: dict[str, ModelConfig] = {}
         self._versions: dict[str, dict[int, ModelVersion]] = {}
@@ -183,6 +186,7 @@ class ModelManager:
             labels = {model.name: self._checked_labels(model) for model in models}
             new = [model.name for model in models if model.name not in self._configs]
             self._configs = {model.name: model for model in models}
+            self._discover = None
             self._labels = labels
             for name in new:  # an error that a removed model left behind says nothing about the new one
                 versions = self._versions.get(name, {})
@@ -243,8 +247,20 @@ class ModelManager:
             self._look.wait(self._loading.poll_seconds)
             self._look.clear()
 
+    def _discovered(self) -> Sequence[ModelConfig]:
+        try:
+            return self._discover() if self._discover else ()
+        except (OSError, ServingUsageError) as error:  # the folder is away for a moment
+            _LOG.warning("Could not look for models: %s", error)
+            return ()
+
     def _poll(self) -> None:
+        discovered = self._discovered()
         with self._lock:
+            for model in discovered:
+                if model.name not in self._configs and self._discover:
+                    _LOG.info("Found model %s in %s", model.name, model.base_path)
+                    self._configs[model.name] = model
             configs = dict(self._configs)
             gone = [name for name in self._versions if name not in configs]
         for name in gone:

@@ -57,20 +57,21 @@ class ModelConfig:
 
 
 def models_under(base: str, name: str = "", policy: VersionPolicy | None = None) -> list[ModelConfig]:
-    """The models of a folder: itself when it holds numbered versions, else each subfolder that does.
+    """The models of a folder: itself when it holds numbered versions, else each subfolder that does; maybe none yet.
+
+    With `name` the folder itself is that model, also before it holds a version.
 
     Raises:
-      ServingUsageError: when there is no such folder, or `name` is given for several models.
+      ServingUsageError: when there is no such folder.
     """
     if not os.path.isdir(base):
         raise ServingUsageError(f"no folder at {base}: expected a model's base folder, or one that holds several")
     base = os.path.abspath(base)
     policy = policy or VersionPolicy()
-    folders = [os.path.join(base, entry) for entry in sorted(os.listdir(base)) if not entry.startswith(".")]
-    nested = [path for path in folders if _holds_versions(path)]
-    if _holds_versions(base) or name or not nested:
+    if name or _holds_versions(base):
         return [ModelConfig(name or os.path.basename(base), base, policy)]
-    return [ModelConfig(os.path.basename(path), path, policy) for path in nested]
+    folders = [os.path.join(base, entry) for entry in sorted(os.listdir(base)) if not entry.startswith(".")]
+    return [ModelConfig(os.path.basename(path), path, policy) for path in folders if _holds_versions(path)]
 
 
 def _holds_versions(path: str) -> bool:

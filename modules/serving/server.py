@@ -5,7 +5,7 @@ import dataclasses
 import ipaddress
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -62,13 +62,21 @@ class ModelServer:
       models: what to serve.
       config: where and how.
       roots: folders outside of which nothing is loaded, also not by a reload request; default: the models' own bases.
+      discover: finds models that appear later; None serves `models` only.
     """
 
-    def __init__(self, models: Sequence[ModelConfig], config: ServerConfig, roots: Sequence[str] = ()):
+    def __init__(
+        self,
+        models: Sequence[ModelConfig],
+        config: ServerConfig,
+        roots: Sequence[str] = (),
+        discover: Callable[[], Sequence[ModelConfig]] | None = None,
+    ):
         self._config = config
         self._metrics = ServingMetrics()
         loading = dataclasses.replace(config.loading, run_timeout=config.request_seconds)
-        self.manager = ModelManager(models, roots or [model.base_path for model in models], loading, self._loaded)
+        roots = roots or [model.base_path for model in models]
+        self.manager = ModelManager(models, roots, loading, self._loaded, discover)
         self.rest_port = 0
         self.grpc_port = 0
         api = RestApi(self.manager, self._metrics, config.request_seconds)

@@ -98,9 +98,8 @@ class TestModelsUnder:
         assert [model.name for model in models_under(str(tmp_path))] == ["images", "taxi"]
         assert [model.name for model in models_under(str(tmp_path / "taxi"))] == ["taxi"]
         assert models_under(str(tmp_path / "taxi"), "cab")[0].name == "cab"
-        assert [model.name for model in models_under(str(tmp_path / "notes"))] == ["notes"], (
-            "waits for its first version"
-        )
+        assert models_under(str(tmp_path / "notes")) == []
+        assert [model.name for model in models_under(str(tmp_path / "notes"), "later")] == ["later"]
 
     def test_no_folder(self, tmp_path):
         with pytest.raises(ServingUsageError, match="absent"):

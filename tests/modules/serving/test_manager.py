@@ -10,7 +10,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from modules.serving import model_api
 from modules.serving.manager import LoadingConfig, ModelManager, ModelRef
-from modules.serving.model_config import ModelConfig, VersionPolicy
+from modules.serving.model_config import ModelConfig, VersionPolicy, models_under
 from modules.serving.status import Code, ServingError
 from modules.serving.versions import State
 from modules.serving.warmup import MAX_RECORDS, WARMUP_FILE
@@ -216,6 +216,22 @@ class TestReload:
         eventually(lambda: states(manager).get(2) is State.END)
         assert "outside" in manager.status(ModelRef("small", 2))[0].error.message
         assert factor(manager) == 1.0
+
+
+def test_models_that_appear_later_are_found(tmp_path, publish, eventually):
+    manager = ModelManager([], [str(tmp_path)], LOADING, discover=lambda: models_under(str(tmp_path)))
+    manager.start()
+    try:
+        assert manager.models() == {}
+        (tmp_path / "late").mkdir()
+        publish(tmp_path / "late", 1, factor=2)
+        eventually(lambda: states(manager, "late") == {1: State.AVAILABLE})
+        assert factor(manager, name="late") == 2.0
+        manager.reload([])
+        eventually(lambda: states(manager, "late") == {1: State.END})
+        assert manager.models() == {}, "a reload replaces what was found"
+    finally:
+        manager.stop()
 
 
 class TestWarmup:
