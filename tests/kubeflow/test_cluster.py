@@ -55,7 +55,17 @@ def test_logs_of_a_step(config, capsys):
 
 
 def test_cancel(config, capsys):
-    arguments = ["submit", "--config", config, "--host", HOST, "--json", "--no-cache", "--run-name", "sluice e2e, cancelled"]
+    arguments = [
+        "submit",
+        "--config",
+        config,
+        "--host",
+        HOST,
+        "--json",
+        "--no-cache",
+        "--run-name",
+        "sluice e2e, cancelled",
+    ]
     assert cli.main(arguments) == 0
     run_id = json.loads(capsys.readouterr().out.splitlines()[-1])["run_id"]
     assert cli.main(["cancel", run_id, "--host", HOST]) == 0

@@ -3,6 +3,7 @@
 `make image && make e2e-docker IMAGE=sluice:GIT_SHA`; the workers find each other as pods do on Kubernetes.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -103,8 +104,10 @@ def test_two_workers_find_each_other_and_a_killed_one_ends_the_gang(network, tmp
     tmp_path.chmod(0o777)
     (tmp_path / "someones_model.py").write_text(RUN_FN)
     fn_args = {"serving_model_dir": "/job/model/Format-Serving", "model_run_dir": "/job/run", "custom_config": None}
-    spec = TrainingSpec("someones_model.run_fn", fn_args, {}, "/job/model", "/job/work")
-    (tmp_path / "spec.json").write_text(json.dumps(spec.__dict__))
+    spec = TrainingSpec(
+        run_fn="someones_model.run_fn", fn_args=fn_args, tfx={}, model_dir="/job/model", job_dir="/job/work"
+    )
+    (tmp_path / "spec.json").write_text(json.dumps(dataclasses.asdict(spec)))
     job = f"job-{uuid.uuid4().hex[:6]}"
     names = [start_worker(network, tmp_path, job, 0)]
     try:
