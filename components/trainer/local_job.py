@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from components.trainer import cluster_environment, exit_codes, ports
+from components.trainer import cluster_environment, exit_codes, gpus, ports
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.failure import EndedTask, cancelled, explain, read_record, too_late
 from components.trainer.job import JobResult
@@ -173,6 +173,9 @@ class LocalJob:
         if self._cluster.is_distributed:
             env.update(ports.ENVIRONMENT)
             env["TF_CONFIG"] = cluster_environment.tf_config(addresses, kind, index)
+            if kind == "worker":
+                part = gpus.share(gpus.visible(os.environ), self._cluster.num_workers, index)
+                env |= {} if part is None else {gpus.VARIABLE: part}
         return env | dict(self._cluster.env)
 
     def _line_writer(self, task: str):

@@ -112,7 +112,8 @@ def killed_at(fn_args):
     The others behave as training does: they leave with 138 when a peer is gone.
     """
     victim, moment = fn_args.custom_config["victim"], fn_args.custom_config["moment"]
-    is_first = attempt(fn_args) == 1
+    attempt(fn_args)
+    is_first = not pathlib.Path(fn_args.model_run_dir, "marks", "gone").exists()
 
     def reach(name):
         if is_first and name == moment:
@@ -148,7 +149,8 @@ def always_killed(fn_args):
 
 def stopped_once(fn_args):
     """Worker 1 is stopped (SIGSTOP) in the first attempt: alive, silent, and never to end by itself."""
-    if attempt(fn_args) == 1:
+    attempt(fn_args)
+    if not pathlib.Path(fn_args.model_run_dir, "marks", "stopped").exists():
         if task() == "worker-1":
             mark(fn_args, "stopped")
             os.kill(os.getpid(), signal.SIGSTOP)
