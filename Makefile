@@ -77,6 +77,11 @@ e2e-docker: setup ## one step of the compiled pipeline in the real image; IMAGE=
 	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-docker IMAGE=sluice:\$$(git rev-parse --short=12 HEAD)" >&2; exit 2; }
 	SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_image.py -m docker -v $(ARGS)
 
+.PHONY: e2e-flink
+e2e-flink: setup ## ingestion on an embedded Flink; FLINK_JOB_SERVER_JAR=beam-runners-flink-1.20-job-server-2.77.0.jar
+	@test -n "$(FLINK_JOB_SERVER_JAR)" || { echo "error: name the jar: make e2e-flink FLINK_JOB_SERVER_JAR=PATH" >&2; exit 2; }
+	FLINK_JOB_SERVER_JAR="$(FLINK_JOB_SERVER_JAR)" $(BIN)/pytest -m flink tests/components/example_gen $(ARGS)
+
 .PHONY: e2e-cluster
 e2e-cluster: setup ## the taxi pipeline on a real Kubeflow; KFP_HOST=http://localhost:8080 IMAGE=registry.example/sluice:GIT_SHA
 	@test -n "$(KFP_HOST)" -a -n "$(IMAGE)" || { echo "error: make e2e-cluster KFP_HOST=http://localhost:8080 IMAGE=registry.example/sluice:GIT_SHA" >&2; exit 2; }

@@ -10,6 +10,7 @@ from components.example_gen import beam_job, checks, declared_types, duplicates,
 from components.example_gen.chunks import Job
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestConfigError
+from components.example_gen.local_pool import num_cores
 from components.example_gen.result import Result
 from components.example_gen.sources import find_sources
 
@@ -106,4 +107,4 @@ def _num_workers(config: IngestConfig, pipeline: Any) -> int:
     """Processes to start beside Beam: only where Beam itself runs in this process."""
     if type(pipeline.runner).__name__ not in _IN_PROCESS_RUNNERS:
         return max(1, config.workers)
-    return config.workers or len(os.sched_getaffinity(0))
+    return config.workers or num_cores()

@@ -18,6 +18,19 @@ from typing import IO, Any
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
+_CPU_QUOTA = pathlib.Path("/sys/fs/cgroup/cpu.max")
+
+
+def num_cores() -> int:
+    """The cores this process may use: of the machine, of its affinity, and of its container's CPU limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = _CPU_QUOTA.read_text().split()[:2]
+    except (OSError, ValueError):  # no container, or another kernel
+        return cores
+    return cores if quota == "max" else max(1, min(cores, round(int(quota) / int(period))))
+
+
 class LocalPool:
     """Runs picklable functions in `num_workers` processes. They end when the pool is closed or this process dies."""
 
