@@ -29,6 +29,7 @@ class ClusterConfig:
     max_restart_backoff_seconds: float = 60.0
     grace_seconds: float = 30.0  # between SIGTERM and SIGKILL, for a last checkpoint
     peer_exit_seconds: float = 15.0  # how long the others may take to notice a lost worker before they are killed
+    # (and four times as long to end after the chief)
     deadline_seconds: float | None = None  # for the whole job, restarts included
     first_port: int = 0  # worker i listens on first_port + i; 0 takes free ports
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)

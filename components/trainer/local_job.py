@@ -149,6 +149,9 @@ class LocalJob:
                 is_cause = not exit_codes.is_retryable(exit_code)
                 patience = min(1.0, self._cluster.peer_exit_seconds) if is_cause else self._cluster.peer_exit_seconds
                 kill_at = min(kill_at, time.monotonic() + patience)
+            elif worker.task == _chief(self._cluster):
+                # The model is whole. The others leave at once, unless they hang or still save their scratch copies.
+                kill_at = min(kill_at, time.monotonic() + 4 * self._cluster.peer_exit_seconds)
         if was_told and not (ended and all(task.exit_code == exit_codes.DONE for task in ended)):
             return cancelled(attempt)
         return too_late(attempt) if self._deadline <= time.monotonic() else explain(ended, attempt)

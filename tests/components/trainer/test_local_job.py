@@ -145,6 +145,11 @@ def test_a_worker_that_stumbles_over_the_end_of_the_chief(make_spec, marks, capf
     assert (marks / "attempts-worker-0").read_text() == "."
 
 
+def test_a_worker_that_hangs_after_the_end_of_the_chief(make_spec):
+    result = launch(make_spec("scripted.hangs_at_the_end"), cluster(2, peer_exit_seconds=0.1))
+    assert (result.is_done, result.num_restarts) == (True, 0)
+
+
 def test_workers_stay_until_the_chief_has_exported(make_spec, capfd):
     launch(make_spec("scripted.chief_exports_late"), cluster(3))
     assert "[worker 0] alive: [True, True]" in capfd.readouterr().err

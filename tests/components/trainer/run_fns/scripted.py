@@ -224,3 +224,13 @@ def stumbles_at_the_end(fn_args):
     while pathlib.Path("/proc", chief).exists():
         time.sleep(0.01)
     os.abort()
+
+
+def hangs_at_the_end(fn_args):
+    """Worker 1 hangs when the chief has exported."""
+    if task() == "worker-0":
+        wait_for(fn_args, "worker-1")
+        export(fn_args)
+    else:
+        mark(fn_args, "worker-1")
+        os.kill(os.getpid(), signal.SIGSTOP)
