@@ -211,6 +211,8 @@ class RecordInput:
 
     def _slice(self, records: tf.Tensor, total: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The records of the replica at `place` and their mask, both of the same length on every replica."""
+        if self._slices == 1 and self.sharding == "data":
+            return records, tf.ones([total])  # all of it: no need to copy
         if self.sharding == "file" or (self._training and self._config.drop_remainder):
             length = tf.constant(self._read_batch // self._slices, tf.int64)
         else:

