@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import platform
-
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,8 @@ def _compare(copies: int) -> dict:
     target = TARGETS.get(num_rows)
     _print_steps(num_rows, ours, stock)
     print(
-        f"  whole process: sluice {ours['wall']:.1f} s, stock {stock['wall']:.1f} s, ratio {ratio:.2f} (target {target})"
+        f"  whole process: sluice {ours['wall']:.1f} s, stock {stock['wall']:.1f} s, "
+        f"ratio {ratio:.2f} (target {target})"
     )
     print(f"  AUC on the eval split: sluice {ours['auc']:.4f}, HistGradientBoosting {quality:.4f}\n")
     return {"rows": num_rows, "sluice": ours, "stock": stock, "ratio": ratio, "target": target, "boosting_auc": quality}

@@ -1,4 +1,4 @@
-"""The peer: the taxi pipeline as one writes it from stock TFX components, with the same model, steps, splits and bounds.
+"""The peer: the taxi pipeline as one writes it from stock TFX components; model, steps, splits and bounds are ours.
 
     python benchmarks/stock_taxi.py DATA_DIR WORK_DIR TRAIN_STEPS BATCH_SIZE   prints one JSON object: seconds per step
 
@@ -106,7 +106,7 @@ def create_pipeline(data: str, work: str, train_steps: int, batch_size: int) -> 
         examples=examples.outputs["examples"],
         model=trainer.outputs["model"],
         baseline_model=resolver.outputs["model"],
-        eval_config=build_eval_config(workload.evaluate),
+        eval_config=build_eval_config(workload.evaluate, model_type=""),
     )
     pusher = tfx.components.Pusher(
         model=trainer.outputs["model"],

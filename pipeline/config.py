@@ -235,7 +235,7 @@ def make_config(
       ConfigError: for a workload, key, value or path that cannot be right.
     """
     workload, folder = load_workload(workload_name)
-    changes = {"num_workers": num_workers, "precision": precision, "train_steps": train_steps}
+    changes: dict[str, Any] = {"num_workers": num_workers, "precision": precision, "train_steps": train_steps}
     train = dataclasses.replace(workload.train, **{key: value for key, value in changes.items() if value is not None})
     workload = dataclasses.replace(workload, train=train)
     if data is None and workload.data is None:

@@ -49,7 +49,7 @@ def _glibc() -> Finding:
     library, version = platform.libc_ver()
     if library != "glibc":
         return Finding("glibc", "ok", "not a glibc system")
-    version = os.confstr("CS_GNU_LIBC_VERSION").split()[-1] if os.confstr("CS_GNU_LIBC_VERSION") else version
+    version = (os.confstr("CS_GNU_LIBC_VERSION") or version).split()[-1]
     private = pathlib.Path(sys.prefix, "runtime").is_dir()
     if tuple(int(part) for part in version.split(".")[:2]) >= (2, 38):
         return Finding("glibc", "ok", version + (" (private to .venv)" if private else ""))

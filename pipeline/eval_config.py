@@ -6,15 +6,23 @@ from tensorflow_model_analysis.proto import config_pb2
 
 from pipeline.config import EvaluateConfig, MetricConfig
 
+# A SavedModel called through its signatures, whatever wrote it. Unless told, TFMA tries to load it as a Keras model
+# first, once for every copy that it makes.
+PLAIN_SAVED_MODEL = "tf_generic"
 
-def build_eval_config(config: EvaluateConfig, *, has_baseline: bool = True) -> config_pb2.EvalConfig:
+
+def build_eval_config(
+    config: EvaluateConfig, *, has_baseline: bool = True, model_type: str = PLAIN_SAVED_MODEL
+) -> config_pb2.EvalConfig:
     """The configuration of the stock Evaluator.
 
     Args:
       config: metrics with their bounds, slices, and how the model is called.
       has_baseline: whether a baseline model is declared; the stock Evaluator removes it where none was blessed yet.
+      model_type: how TFMA loads the model; empty lets it find out.
     """
     model = config_pb2.ModelSpec(
+        model_type=model_type,
         signature_name=config.signature,
         label_key=config.label_key,
         prediction_key=config.prediction_key or "",

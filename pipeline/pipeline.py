@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from tfx import v1 as tfx
-from tfx.dsl.components.base import base_beam_component, base_component
+from tfx.dsl.components.base import base_beam_component, base_component, base_node
 from tfx.orchestration import metadata
 
 from components.baseline_resolver import baseline_resolver
@@ -37,7 +37,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
       ConfigError: or another error with an `exit_code`, for settings that cannot be right.
     """
     workload = config.workload
-    nodes: list[base_component.BaseComponent] = []
+    nodes: list[base_node.BaseNode] = []
 
     ingest = {"schema_file": config.schema_file or "", **workload.ingest}
     examples = ExampleGen(
@@ -131,7 +131,7 @@ def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, sc
     ).with_id("Trainer")
 
 
-def _set_beam_args(config: PipelineConfig, nodes: list[base_component.BaseComponent]) -> None:
+def _set_beam_args(config: PipelineConfig, nodes: list[base_node.BaseNode]) -> None:
     """Gives single steps the Beam options that the configuration has for them, in place of the general ones."""
     by_id = {node.id: node for node in nodes}
     for step, arguments in config.component_beam_args.items():

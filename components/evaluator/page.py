@@ -7,7 +7,7 @@ from components.html_page import Markup, bar, page, table, tag
 def evaluation_page(verdict: Verdict) -> str:
     """Self-contained HTML."""
     state = tag("span", "blessed", css="good") if verdict.blessed else tag("span", "not blessed", css="bad")
-    body = tag("p", Markup(f"Verdict: {state}"), css="verdict")
+    body: str = tag("p", Markup(f"Verdict: {state}"), css="verdict")
     body += Markup("<ul>" + "".join(tag("li", reason) for reason in verdict.reasons) + "</ul>")
     body += tag("h2", "The whole split") + _table([row for row in verdict.rows if row.slice == WHOLE])
     for metric in sorted({row.metric for row in verdict.rows if row.slice != WHOLE}):

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ingests, prints a summary and returns 0; raises for data and options that are not fit."""
-    from components.example_gen import report, spans
+    from components.example_gen import report, spans, storage
     from components.example_gen.ingest import ingest
 
     config = _config(args)
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     resolved, span, version = spans.resolve(base, patterns)
     if span is not None:
         print(f"span {span}" + (f", version {version}" if version is not None else ""), file=sys.stderr)
-    full = {split: os.path.join(base, pattern) if base else pattern for split, pattern in resolved.items()}
+    root = storage.escape(base)
+    full = {split: os.path.join(root, pattern) for split, pattern in resolved.items()}
     written: list[dict] = []
 
     def write_report(result, folder: str) -> None:
@@ -147,9 +148,11 @@ def _split(text: str) -> dict:
         raise IngestConfigError(
             f"--split: {by!r} is unknown; expected columns:NAME, time:NAME or files before the shares"
         )
-    if not all(share.isdigit() for share in pairs.values()):
-        raise IngestConfigError(f"--split: shares are whole numbers, such as train=8,eval=2; got {shares!r}")
-    weights = {name: int(share) for name, share in pairs.items()}
+    numbers = {name: _number(share) for name, share in pairs.items()}
+    if not all(isinstance(share, int | float) and share > 0 for share in numbers.values()):
+        raise IngestConfigError(f"--split: shares are numbers, such as train=8,eval=2; got {shares!r}")
+    whole = all(isinstance(share, int) for share in numbers.values())
+    weights = {name: share if whole else max(1, round(share * 1000)) for name, share in numbers.items()}
     return {"by": "columns", "columns": _list(names), "weights": weights} if by == "columns" else {"weights": weights}
 
 

@@ -31,7 +31,8 @@ def test_help_names_every_command_and_imports_nothing_heavy():
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_help_without_heavy_imports(name):
     code = (
-        f"import sys\nfrom pipeline import cli\ntry: cli.main(['{name}', '--help'])\nexcept SystemExit as e: assert e.code == 0\n"
+        "import sys\nfrom pipeline import cli\n"
+        f"try: cli.main(['{name}', '--help'])\nexcept SystemExit as e: assert e.code == 0\n"
         "print('heavy:', sorted({'tensorflow', 'tfx', 'apache_beam', 'kfp'} & set(sys.modules)))"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -21,7 +21,9 @@ def test_the_page(tmp_path):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     binaries = tmp_path / "bin"
     binaries.mkdir()
-    (binaries / "python").symlink_to(sys.executable)
+    interpreter = binaries / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    interpreter.chmod(0o755)
     command = binaries / "sluice"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline.cli "$@"\n')
     command.chmod(0o755)
@@ -30,7 +32,6 @@ def test_the_page(tmp_path):
     outputs = []
     for language, name, content in BLOCK.findall(page):
         if language == "bash":
-            content = content.replace('"$(python -c', f'"$("{sys.executable}" -c')
             process = subprocess.run(
                 ["bash", "-euc", content], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
             )
