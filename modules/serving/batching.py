@@ -17,6 +17,8 @@ from modules.serving.status import Code, ServingError, invalid
 # Only requests that agree in all of these can share a session call.
 _Key = tuple[str, tuple[str, ...], tuple[tuple[str, str, tuple[int, ...]], ...]]
 _Arrays = dict[str, np.ndarray]
+# Failures that no single request caused: running the requests again one by one would only make all of them late.
+_NOBODYS_FAULT = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE)
 
 
 @dataclasses.dataclass
@@ -58,7 +60,7 @@ class Batcher:
 
     A batch runs when it is full, or when its oldest request has waited `batch_timeout_micros` and a thread is free.
     Batches are padded up to the next allowed size with copies of their first row. When a batch fails, its requests
-    run one by one, so that a bad request fails alone. (TensorFlow Serving fails the whole batch.)
+    run one by one, so that a bad request fails alone, unless time ran out. (TensorFlow Serving fails the whole batch.)
 
     Args:
       run: runs a signature on arrays.
@@ -172,11 +174,12 @@ class Batcher:
         try:
             self._run_together(batch)
         except BaseException as error:  # a thread that dies would leave every later caller waiting
-            if len(batch) == 1:
-                batch[0].future.set_exception(error)
+            if len(batch) > 1 and not (isinstance(error, ServingError) and error.code in _NOBODYS_FAULT):
+                for task in batch:
+                    self._run_batch([task])
                 return
             for task in batch:
-                self._run_batch([task])
+                task.future.set_exception(error)
 
     def _run_together(self, batch: list[_Task]) -> None:
         if not batch:

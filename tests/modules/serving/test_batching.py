@@ -107,6 +107,22 @@ def test_a_bad_request_fails_alone(model, batcher):
     assert (answers[0].tolist(), answers[2].tolist()) == ([[2.0]], [[6.0]])
 
 
+def test_a_batch_that_ran_out_of_time_is_not_run_again():
+    runs = []
+
+    def slow(signature, inputs, outputs):
+        runs.append(len(inputs["x"]))
+        raise ServingError(Code.DEADLINE_EXCEEDED, "too slow")
+
+    batcher = Batcher(slow, BatchingConfig(max_batch_size=3, batch_timeout_micros=NEVER_MICROS))
+    try:
+        answers = ask_all(batcher, [rows(1), rows(2), rows(3)])
+    finally:
+        batcher.close()
+    assert [answer.code for answer in answers] == [Code.DEADLINE_EXCEEDED] * 3
+    assert runs == [3]
+
+
 def test_requests_of_different_shapes_never_share_a_batch(model, batcher):
     answers = ask_all(batcher(max_batch_size=2, batch_timeout_micros=1000), [rows(1), rows(2, width=3)])
     assert [answer.shape for answer in answers] == [(1, 1), (1, 3)]
