@@ -21,7 +21,6 @@ from components.pusher.content import fsync_path
 from components.pusher.errors import PushError, explained
 from components.pusher.golden import read_golden
 from components.pusher.journal import State
-from components.pusher.replica import ReplicaError
 from components.pusher.servers import Servers
 
 STABLE, CANARY = "stable", "canary"
@@ -190,8 +189,4 @@ class ConfiguredServers:
         """The file first, so that a server that restarts right now starts with what the others are told."""
         with self._file.locked():
             config = self._file.write(entry)
-            for replica in self._servers.replicas():
-                try:
-                    replica.reload(config)
-                except ReplicaError as error:
-                    raise PushError(f"the model config was not accepted: {error}") from None
+            self._servers.reload(config)

@@ -74,15 +74,15 @@ class GrpcReplica:
         request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
         self._call(self._predictions.GetModelMetadata, request)
 
-    def reload(self, config: Any) -> None:
+    def reload(self, config: Any, timeout_s: float) -> None:
         request = model_management_pb2.ReloadConfigRequest(config=config)
-        answer = self._call(self._models.HandleReloadConfigRequest, request)
+        answer = self._call(self._models.HandleReloadConfigRequest, request, timeout_s)
         if answer.status.error_code:
             raise ReplicaError(f"{self.address}: reload refused: {answer.status.error_message}", "FAILED_PRECONDITION")
 
-    def _call(self, method: Any, request: Any) -> Any:
+    def _call(self, method: Any, request: Any, timeout_s: float | None = None) -> Any:
         try:
-            return method(request, timeout=self._timeout_s)
+            return method(request, timeout=timeout_s or self._timeout_s)
         except grpc.RpcError as error:
             raise ReplicaError(f"{self.address}: {error.code().name}: {error.details()}", error.code().name) from None
 

@@ -51,8 +51,8 @@ class Replica(Protocol):
     def check_metadata(self, name: str, *, version: int | None = None, label: str = "") -> None:
         """Asks for the signatures: all that can be asked of a model without knowing what to feed it."""
 
-    def reload(self, config: Any) -> None:
-        """Replaces the server's whole list of models by a ModelServerConfig message."""
+    def reload(self, config: Any, timeout_s: float) -> None:
+        """Replaces the server's whole list of models by a ModelServerConfig message; waits until new ones are there."""
 
 
 def connect(address: str, timeout_s: float) -> Replica:
@@ -97,7 +97,7 @@ class RestReplica:
     def check_metadata(self, name: str, *, version: int | None = None, label: str = "") -> None:
         self._ask("GET", f"{_path(name, version, label)}/metadata")
 
-    def reload(self, config: Any) -> None:
+    def reload(self, config: Any, timeout_s: float) -> None:
         raise ReplicaError(f"{self.address}: a REST address cannot reload the model config; give the gRPC address")
 
     def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:

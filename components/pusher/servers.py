@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from components.pusher.config import PushTarget
 from components.pusher.errors import PushError
@@ -45,6 +46,19 @@ class Servers:
                     f"{self._target.available_timeout_s:g} s: {'; '.join(waiting)}"
                 )
             time.sleep(_POLL_S)
+
+    def reload(self, config: Any) -> None:
+        """Tells every replica its models. One that restarts right now is told again until the deadline."""
+        deadline = self._clock() + self._target.available_timeout_s
+        for replica in self.replicas():
+            while True:
+                try:
+                    replica.reload(config, max(1.0, deadline - self._clock()))
+                    break
+                except ReplicaError as error:
+                    if error.code != "UNAVAILABLE" or self._clock() >= deadline:
+                        raise PushError(f"the model config was not accepted: {error}") from None
+                    time.sleep(_POLL_S)
 
     def has_available(self, version: int) -> bool:
         """Whether every replica serves `version` now."""

@@ -420,7 +420,7 @@ def test_config_file_that_does_not_parse(tmp_path):
 
 def test_rest_address_cannot_reload():
     with pytest.raises(ReplicaError, match="give the gRPC address"):
-        connect("http://127.0.0.1:1", 1.0).reload(None)
+        connect("http://127.0.0.1:1", 1.0).reload(None, 1.0)
 
 
 def test_addresses_resolve_to_every_server():
