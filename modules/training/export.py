@@ -18,9 +18,7 @@ from modules.training.errors import TrainingError
 from modules.training.serving import ServingModule
 
 
-def unreplicated(
-    model: tf_keras.Model, build: Callable[[], tf_keras.Model], weights: list[np.ndarray]
-) -> tf_keras.Model:
+def unreplicated(build: Callable[[], tf_keras.Model], weights: list[np.ndarray]) -> tf_keras.Model:
     """A model outside any strategy with the given weights; set the float32 policy before.
 
     Raises:
@@ -30,9 +28,7 @@ def unreplicated(
     fresh = build()
     expected, actual = [tuple(w.shape) for w in weights], [tuple(w.shape) for w in fresh.variables]
     if expected != actual:
-        raise TrainingError(
-            f"build_model must build the same model every time; {model.name} had {expected}, now {actual}"
-        )
+        raise TrainingError(f"build_model must build the same model every time; it had {expected}, now {actual}")
     for variable, value in zip(fresh.variables, weights, strict=True):
         variable.assign(value)
     return fresh

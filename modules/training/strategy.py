@@ -80,4 +80,4 @@ def build_strategy(config: TrainingConfig, cluster: ClusterSpec) -> tf.distribut
                 communication_options=communication_options(config),
             )
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=communication_options(config))
-    raise TrainingConfigError("parameter servers are driven by modules.training.parameter_server, not by this loop")
+    raise AssertionError("parameter servers have a loop of their own: modules.training.parameter_server")

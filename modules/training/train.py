@@ -12,19 +12,20 @@ import tensorflow as tf
 import tf_keras
 
 from modules.training import export as exporting
-from modules.training import golden
+from modules.training import golden, parameter_server
 from modules.training.cluster import ClusterSpec, read_cluster
 from modules.training.config import TrainingConfig
 from modules.training.distillation import Teacher
 from modules.training.errors import NonFiniteError, TrainingConfigError
+from modules.training.evaluate import Evaluator
 from modules.training.failures import translated
-from modules.training.input import ParseFn, RecordInput, choose_sharding, example_parser, placement
+from modules.training.input import ParseFn, RecordInput, ReplicaPlacement, choose_sharding, example_parser, placement
 from modules.training.metrics import PrometheusMetrics
 from modules.training.optimizer import OptimizerFactory
 from modules.training.precision import check_float32_outputs, set_policy
 from modules.training.preemption import on_terminate
 from modules.training.recompute import recompute
-from modules.training.records import find_files
+from modules.training.records import RecordFiles, find_files
 from modules.training.serving import OutputsFn, ServingModule
 from modules.training.session import Session, build_session, weights_of
 from modules.training.step import LossFn, per_example_loss
@@ -93,9 +94,25 @@ def train(
     watchdog = Watchdog(cluster)
     with watchdog.watching() if config.stall_timeout_s else contextlib.nullcontext():
         watchdog.enter("startup", config.startup_timeout_s)
-        return _Training(fn_args, build_model, config, cluster, watchdog).run(
-            label_key, weight_key, loss, metrics or {}, optimizer, outputs_fn, raw_examples
-        )
+        request = _Request(label_key, weight_key, loss, metrics or {}, optimizer, outputs_fn, raw_examples)
+        job = _Training(fn_args, build_model, request, config, cluster, watchdog)
+        return job.run_asynchronous() if cluster.has_parameter_servers else job.run()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """What the caller of `train` wants, as documented there."""
+
+    label_key: str
+    weight_key: str | None
+    loss: Any
+    metrics: Metrics
+    optimizer: OptimizerFactory | None
+    outputs_fn: OutputsFn | None
+    raw_examples: Sequence[str] | None
+
+    def made_metrics(self) -> list[tf_keras.metrics.Metric]:
+        return [make(name=name) for name, make in self.metrics.items()]
 
 
 class _Training:
@@ -105,29 +122,21 @@ class _Training:
         self,
         fn_args: Any,
         build_model: ModelBuilder,
+        request: _Request,
         config: TrainingConfig,
         cluster: ClusterSpec,
         watchdog: Watchdog,
     ):
-        self.fn_args, self.config, self.cluster, self.watchdog = fn_args, config, cluster, watchdog
+        self.fn_args, self.request = fn_args, request
+        self.config, self.cluster, self.watchdog = config, cluster, watchdog
         self.data: ModelData = read_model_data(fn_args)
         takes_argument = bool(inspect.signature(build_model).parameters)
         self.build_model = (lambda: build_model(self.data.transform_output)) if takes_argument else build_model
 
-    def run(
-        self,
-        label_key: str,
-        weight_key: str | None,
-        loss: Any,
-        metrics: Metrics,
-        optimizer: OptimizerFactory | None,
-        outputs_fn: OutputsFn | None,
-        raw_examples: Sequence[str] | None,
-    ) -> TrainingResult:
-        fn_args, config = self.fn_args, self.config
-        parse = example_parser(self.data.model_spec, label_key, weight_key)
-        train_files = find_files(fn_args.train_files, "training")
-        eval_files = find_files(fn_args.eval_files, "evaluation") if fn_args.eval_files else None
+    def run(self) -> TrainingResult:
+        """Synchronous training: one device, several, or several workers."""
+        fn_args, config, request = self.fn_args, self.config, self.request
+        parse, train_files, eval_files = self._inputs()
         choose_sharding(config, len(train_files.paths), self.cluster.num_workers)  # before peers are waited for
         strategy = build_strategy(config, self.cluster)
         previous_policy = tf_keras.mixed_precision.global_policy()
@@ -136,7 +145,7 @@ class _Training:
         try:
             replicas = placement(strategy, self.cluster.worker_rank)
             largest = functools.partial(largest_of_all_workers, strategy)
-            train_parse, train_loss = self._distilled(parse, loss)
+            train_parse, train_loss = self._distilled(parse)
             train_data = RecordInput(train_files, train_parse, config, replicas, training=True, largest=largest)
             if config.check_input:
                 train_data.count()
@@ -152,9 +161,9 @@ class _Training:
                     strategy=strategy,
                     build_model=self._checked_model,
                     loss=train_loss,
-                    eval_loss=per_example_loss(loss),
-                    metrics=lambda: [make(name=name) for name, make in metrics.items()],
-                    optimizer=optimizer,
+                    eval_loss=per_example_loss(request.loss),
+                    metrics=request.made_metrics,
+                    optimizer=request.optimizer,
                     train_data=train_data,
                     eval_data=eval_data or None,
                     eval_steps=config.eval_steps or fn_args.eval_steps or None,
@@ -172,7 +181,7 @@ class _Training:
                 elapsed_s = time.monotonic() - started
                 weights = weights_of(session.model)
             done = session.global_step
-            exported, model = self._export(session, weights, label_key, weight_key, outputs_fn, raw_examples)
+            exported, model = self._export(weights, done, session.metrics)
             return TrainingResult(
                 steps=done,
                 resumed_at=session.resumed_at,
@@ -187,9 +196,59 @@ class _Training:
         finally:
             tf_keras.mixed_precision.set_global_policy(previous_policy)
 
-    def _distilled(self, parse: ParseFn, loss: Any) -> tuple[ParseFn, LossFn]:
+    def run_asynchronous(self) -> TrainingResult:
+        """Training with parameter servers; workers and servers never return from here."""
+        if self.cluster.role in ("worker", "ps"):
+            self.watchdog.enter("serving", 0)
+            parameter_server.serve(self.cluster)
+        fn_args, config, request = self.fn_args, self.config, self.request
+        parse, train_files, eval_files = self._inputs()
+        alone = ReplicaPlacement()
+        total_steps = self._total_steps(RecordInput(train_files, parse, config, alone, training=True))
+        loss = per_example_loss(request.loss)
+
+        def evaluator(model: tf_keras.Model) -> Evaluator:
+            data = RecordInput(eval_files or train_files, parse, config, alone, training=False)
+            return Evaluator(model, loss, request.made_metrics(), data, config.eval_steps or fn_args.eval_steps or None)
+
+        self.watchdog.enter("asynchronous training", 0)  # TensorFlow's coordinator watches its workers itself
+        tf_keras.utils.set_random_seed(config.seed)
+        with contextlib.ExitStack() as stack, translated(self.cluster, train_files):
+            if self.cluster.role == "evaluator":  # it alone reports: only evaluations are common to all workers
+                model, latest = self._checked_model(), {}
+                reporters, _ = self._telemetry()
+                for reporter in reporters:
+                    stack.callback(reporter.close)
+
+                def report(step: int, metrics: dict[str, float]) -> None:
+                    latest.update(metrics)
+                    for reporter in reporters:
+                        reporter.evaluation(step, metrics)
+
+                parameter_server.follow(fn_args.model_run_dir, model, evaluator(model), total_steps, report)
+                return TrainingResult(total_steps, 0, False, latest, 0.0, 0, 0, None, None)
+            chief = parameter_server.Chief(
+                config, self.cluster, self._checked_model, loss, request.optimizer, total_steps, fn_args.model_run_dir
+            )
+            trained = chief.train(train_files, parse)
+        fresh = exporting.unreplicated(self.build_model, trained.weights)
+        metrics = evaluator(fresh)()
+        exported, model = self._export(trained.weights, trained.steps, metrics)
+        num_workers = len(self.cluster.tasks["worker"])
+        return TrainingResult(
+            trained.steps, trained.resumed_at, False, metrics, trained.examples_per_s, 0, num_workers, exported, model
+        )
+
+    def _inputs(self) -> tuple[ParseFn, RecordFiles, RecordFiles | None]:
+        """How to parse, and the training and evaluation files."""
+        fn_args, request = self.fn_args, self.request
+        parse = example_parser(self.data.model_spec, request.label_key, request.weight_key)
+        eval_files = find_files(fn_args.eval_files, "evaluation") if fn_args.eval_files else None
+        return parse, find_files(fn_args.train_files, "training"), eval_files
+
+    def _distilled(self, parse: ParseFn) -> tuple[ParseFn, LossFn]:
         """Parse and loss function of the training, with the teacher in them if there is one."""
-        config = self.config
+        config, loss = self.config, self.request.loss
         if not config.teacher:
             return parse, per_example_loss(loss)
         made = tf_keras.losses.get(loss) if isinstance(loss, str) else loss
@@ -201,7 +260,7 @@ class _Training:
         """TensorBoard and profile on the chief; Prometheus on every worker that has a port, the file on the chief."""
         config, cluster, folder = self.config, self.cluster, self.fn_args.model_run_dir
         reporters: list[Reporter] = []
-        writes_events = bool(cluster.is_chief and config.tensorboard and folder)
+        writes_events = bool((cluster.is_chief or cluster.role == "evaluator") and config.tensorboard and folder)
         if writes_events:
             reporters.append(TensorBoardWriter(folder))
         textfile = config.prometheus_textfile if cluster.is_chief else ""
@@ -238,37 +297,29 @@ class _Training:
                 raise session.explain(error) from None
         session.restore_best()
 
-    def _export(
-        self,
-        session: Session,
-        weights: list,
-        label_key: str,
-        weight_key: str | None,
-        outputs_fn: OutputsFn | None,
-        raw_examples: Sequence[str] | None,
-    ) -> tuple[str | None, tf_keras.Model | None]:
+    def _export(self, weights: list, step: int, metrics: dict[str, float]) -> tuple[str | None, tf_keras.Model | None]:
         """Exports on the chief; returns the folder and the exported model, or None elsewhere."""
         if not self.cluster.is_chief:
             return None, None
         self.watchdog.enter("export", 0)
         set_policy("float32")  # for the transform layer as well, which otherwise casts raw features to 16 bits
-        fresh = exporting.unreplicated(session.model, self.build_model, weights)
+        fresh = exporting.unreplicated(self.build_model, weights)
         if not self.fn_args.serving_model_dir:
             return None, fresh
         module = ServingModule(
             fresh,
             raw_spec=self.data.raw_spec,
-            label_keys=[key for key in (label_key, weight_key) if key],
+            label_keys=[key for key in (self.request.label_key, self.request.weight_key) if key],
             transform_output=self.data.transform_output,
-            outputs_fn=outputs_fn,
+            outputs_fn=self.request.outputs_fn,
         )
-        if raw_examples:
-            files = find_files(raw_examples, "raw example")
+        if self.request.raw_examples:
+            files = find_files(self.request.raw_examples, "raw example")
             records = tf.data.TFRecordDataset(list(files.paths), files.compression).take(golden.MAX_EXAMPLES)
             examples = [record.numpy() for record in records]
         else:
             examples = golden.synthetic_examples(self.data.raw_spec, self.data.words(), golden.MAX_EXAMPLES)
-        extra = {"steps": session.global_step, "metrics": session.metrics, "config": self.config.to_dict()}
+        extra = {"steps": step, "metrics": metrics, "config": self.config.to_dict()}
         exporting.export(module, self.fn_args.serving_model_dir, examples, extra)
         say(f"exported {self.fn_args.serving_model_dir}")
         return self.fn_args.serving_model_dir, fresh

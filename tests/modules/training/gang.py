@@ -25,8 +25,13 @@ def free_ports(count: int) -> list[int]:
         return [holder.getsockname()[1] for holder in sockets]
 
 
-def tf_config(addresses: Sequence[str], index: int, role: str = "worker") -> str:
-    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": role, "index": index}})
+def tf_config(tasks: Sequence[tuple[str, int]], ports: Sequence[int], task: tuple[str, int]) -> str:
+    """An evaluator is a task without an address in the cluster."""
+    cluster: dict[str, list[str]] = {}
+    for (role, _), port in zip(tasks, ports, strict=True):
+        if role != "evaluator":
+            cluster.setdefault(role, []).append(f"127.0.0.1:{port}")
+    return json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
 
 
 @dataclasses.dataclass
@@ -77,24 +82,30 @@ class Gang:
 
 @contextlib.contextmanager
 def gang(
-    program: str, arguments: Sequence[str], num_workers: int, order: Sequence[int] | None = None, ports=None
+    program: str,
+    arguments: Sequence[str],
+    num_workers: int = 0,
+    order: Sequence[int] | None = None,
+    ports: Sequence[int] | None = None,
+    tasks: Sequence[tuple[str, int]] | None = None,
 ) -> Iterator[Gang]:
-    """Starts `num_workers` processes of tests/.../programs/<program>.py.
+    """Starts processes of tests/.../programs/<program>.py, one per task, several with a TF_CONFIG.
 
     Args:
-      order: the order in which the workers are started; their addresses in TF_CONFIG stay.
+      order: the order in which the tasks are started; their addresses in TF_CONFIG stay.
+      tasks: (role, index) of each; None means `num_workers` workers.
     """
-    ports = ports or free_ports(num_workers)
-    addresses = [f"127.0.0.1:{port}" for port in ports]
+    tasks = tasks or [("worker", index) for index in range(num_workers)]
+    ports = ports or free_ports(len(tasks))
     folder = Path(tempfile.mkdtemp(prefix="gang-"))
     workers: dict[int, Worker] = {}
     try:
-        for index in order or range(num_workers):
+        for index in order or range(len(tasks)):
             environment = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1", TF_CPP_MIN_LOG_LEVEL="2")
             environment.update(TF_USE_LEGACY_KERAS="1", CUDA_VISIBLE_DEVICES="-1", TF_NUM_INTEROP_THREADS="4")
             environment.pop("TF_CONFIG", None)
-            if num_workers > 1:
-                environment["TF_CONFIG"] = tf_config(addresses, index)
+            if len(tasks) > 1:
+                environment["TF_CONFIG"] = tf_config(tasks, ports, tasks[index])
             log = folder / f"{index}.log"
             with log.open("wb") as out:
                 command = [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments]

@@ -21,7 +21,7 @@ class Job:
         self.gang, self.trips, self.root = gang, trips, root
         self.run_dir, self.model_dir = root / "run", root / "model" / "Format-Serving"
 
-    def start(self, num_workers=2, trouble=None, ports=None, **config):
+    def start(self, num_workers=2, trouble=None, ports=None, tasks=None, **config):
         settings = {"batch_size": 16, "learning_rate": 0.01, "steps_per_loop": 5, "log_every": 10, **config}
         settings.setdefault("checkpoint_every_steps", 20)
         fn_args = {
@@ -38,7 +38,7 @@ class Job:
         if trouble:
             values["trouble"] = {"marker": str(self.root / "marker"), **trouble}
         path.write_text(json.dumps(values))
-        return self.gang("trip", [str(path)], num_workers, ports=ports)
+        return self.gang("trip", [str(path)], num_workers, ports=ports, tasks=tasks)
 
     @property
     def marked(self) -> bool:
@@ -173,3 +173,17 @@ def test_full_disk_ends_with_a_plain_message_and_no_half_checkpoint(job):
         assert "cannot write the checkpoint" in workers.workers[0].text
     assert job.checkpoints() == []
     assert not job.model_dir.exists()
+
+
+def test_parameter_servers_train_and_the_evaluator_follows(job):
+    tasks = [("chief", 0), ("worker", 0), ("ps", 0), ("evaluator", 0)]
+    with job.start(tasks=tasks) as running:
+        chief, worker, server, evaluator = running.workers
+        running.until(lambda: chief.process.poll() is not None and evaluator.process.poll() is not None, 240)
+        assert (chief.process.returncode, evaluator.process.returncode) == (0, 0), running.logs()
+        assert worker.process.poll() is None  # these are ended by whoever started them
+        assert server.process.poll() is None
+        assert f"evaluation at step {STEPS}" in evaluator.text
+    assert job.result()["steps"] == STEPS
+    assert (job.model_dir / "saved_model.pb").exists()
+    assert job.checkpoints()[-1] == f"step-{STEPS:09d}"
