@@ -19,6 +19,8 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
 _DECIMALS = (pa.types.is_decimal,)
 _MOMENTS = (pa.types.is_timestamp, pa.types.is_date)
+# What declared kinds are stored as.
+_STORED = {"bool": "int", "timestamp": "int"}
 _DURATIONS = (pa.types.is_time, pa.types.is_duration)
 
 
@@ -50,6 +52,9 @@ def to_column(
     """
     array = _decoded(array)
     evidence = Evidence(rows=len(array), missing=array.null_count, types={str(array.type): len(array)})
+    kind = _STORED.get(kind, kind) if not any(test(array.type) for test in _TEXTS) else kind
+    if kind == "bytes" and declared:
+        array = _as_written(array)
     if any(test(array.type) for test in _LISTS):
         return Typed(_list_column(array, name, kind, evidence, config, locate, where), evidence)
     if declared and any(test(array.type) for test in _TEXTS) and kind != "bytes":
@@ -59,7 +64,7 @@ def to_column(
         return Typed(column, parsed.evidence, parsed.offenders)
     own, values = _scalars(array, name, evidence, where)
     _count(own, values, evidence, locate)
-    wanted = {"bool": "int", "timestamp": "int"}.get(kind, kind) or decide(evidence, config.float_loss)
+    wanted = kind or decide(evidence, config.float_loss)
     values, offenders = _as_kind(values, own, wanted, name, where)
     if wanted == "float" and own != "float":
         kinds.note_losses(values, evidence, locate, values)
@@ -95,6 +100,15 @@ def _list_column(
     column = scalar_column(wanted, values.drop_null())
     absent = missing if wanted != "none" else np.ones(len(array), bool)
     return Column(wanted, column.values, offsets, absent if absent.any() else None)
+
+
+def _as_written(array: pa.Array) -> pa.Array:
+    """Numbers, decimals and moments as text, with all their digits; what is bytes or nested stays."""
+    kind = array.type
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if plain or any(test(kind) for test in (*_DECIMALS, *_MOMENTS, *_DURATIONS)):
+        return array.cast(pa.string())
+    return array
 
 
 def _decoded(array: pa.Array) -> pa.Array:

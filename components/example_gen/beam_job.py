@@ -113,7 +113,12 @@ class _Convert(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         pending, self._pending = self._pending, []
         for future, first in pending:
-            outcome = future.result()
+            try:
+                outcome = future.result()
+            except BaseException:
+                # Beam does not tear down what fails.
+                self.teardown()
+                raise
             yield _in_global_window(outcome.after(first) if first is not None else outcome)
 
     def teardown(self) -> None:

@@ -130,7 +130,9 @@ class _Worker:
             columns, good = self._features(block)
             self._note_bad(good)
             self._tick("type")
-            if good.num_rows:
+            outcome.rows += good.num_rows
+            # JSON objects without keys have no columns yet; they get those of the other rows when converted again.
+            if good.num_rows and columns:
                 self._write(columns, good)
         outcome.pieces = self._pieces.close()
         self._tick("write")
@@ -205,7 +207,6 @@ class _Worker:
 
     def _write(self, columns: dict[str, Column], block: Block) -> None:
         config = self._job.config
-        self._outcome.rows += block.num_rows
         split_of = splitting.assign(
             columns, config.split, self._chunk.source.split, self._chunk.source.name, block.line
         )

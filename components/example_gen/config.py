@@ -219,11 +219,12 @@ def _shaped(annotation: str, value: Any, where: str) -> Any:
             return None
         if not isinstance(value, list | tuple):
             raise IngestConfigError(f"{where}: expected a list, got {value!r}")
-        return tuple(str(item) for item in value)
+        return tuple("null" if item is None else str(item) for item in value)
     if "Mapping" in annotation:
         if not isinstance(value, Mapping):
             raise IngestConfigError(f"{where}: expected a mapping, got {value!r}")
-        return {str(name): item for name, item in value.items()}
+        # YAML makes dates of what looks like dates.
+        return {str(name): item.isoformat() if hasattr(item, "isoformat") else item for name, item in value.items()}
     for name, kind in (("str", str), ("bool", bool), ("int", int)):
         if name in annotation and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             raise IngestConfigError(f"{where}: expected {name}, got {value!r}")

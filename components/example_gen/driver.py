@@ -28,7 +28,9 @@ class ContentInputProcessor(input_processor.FileBasedInputProcessor):
         lines = []
         for split in self._splits:
             pattern = self.get_pattern_for_span_version(split.pattern, span, version)
-            files, _ = find_sources({split.name: os.path.join(self._input_base_uri, pattern)}, IngestConfig())
+            files, _ = find_sources(
+                {split.name: os.path.join(storage.escape(self._input_base_uri), pattern)}, IngestConfig()
+            )
             digest = hashlib.sha256()
             for file in files:
                 digest.update(f"{file.name}:{content_hash(file.path)}\n".encode())

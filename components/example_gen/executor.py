@@ -13,7 +13,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from components.example_gen import report
+from components.example_gen import report, storage
 from components.example_gen.config import IngestConfig
 from components.example_gen.ingest import ingest
 
@@ -41,7 +41,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config)
         base = exec_properties[standard_component_specs.INPUT_BASE_KEY]
         by_file = config.split.by == "files"
-        patterns = {part.name if by_file else "": os.path.join(base, part.pattern) for part in input_config.splits}
+        root = storage.escape(base)
+        patterns = {part.name if by_file else "": os.path.join(root, part.pattern) for part in input_config.splits}
 
         examples = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         page = artifact_utils.get_single_instance(output_dict[REPORT_KEY])

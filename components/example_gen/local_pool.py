@@ -8,6 +8,7 @@ import os
 import pathlib
 import pickle
 import queue
+import signal
 import struct
 import subprocess
 import sys
@@ -94,6 +95,8 @@ def _receive(pipe: IO[bytes] | None) -> bytes | None:
 
 def _serve() -> None:
     """Answers requests on standard input until it is closed. What the work prints goes to standard error."""
+    # Ctrl-C is for the process that started this one, whose end closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while (request := _receive(requests)) is not None:

@@ -93,7 +93,7 @@ def _nothing(pattern: str, left_out: list[tuple[str, str]]) -> str:
 
 def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[Source], list[tuple[str, str]]]:
     folder = storage.is_folder(pattern)
-    listed = storage.find(pattern.rstrip("/") + "/*" if folder else pattern)
+    listed = storage.find(f"{storage.escape(pattern.rstrip('/'))}/*" if folder else pattern)
     named: list[Source] = []
     unnamed: list[tuple[str, int, str]] = []
     skipped: list[tuple[str, str]] = []

@@ -32,6 +32,11 @@ def find(pattern: str) -> list[tuple[str, int]]:
     return sorted((entry.path, entry.size_in_bytes) for entry in match.metadata_list)
 
 
+def escape(path: str) -> str:
+    """`path` as a glob that matches only itself."""
+    return glob.escape(path) if is_local(path) else path
+
+
 def is_folder(path: str) -> bool:
     """Whether `path` names a folder rather than a file or a glob."""
     if is_local(path):

@@ -39,6 +39,7 @@ def test_prints_one_json_object(folder, tmp_path, capsys):
     ("rule", "splits"),
     [
         ("train=8,eval=1,test=1", ["train", "eval", "test"]),
+        ("train=0.7,eval=0.3", ["train", "eval"]),
         ("columns:user train=2,eval=1", ["train", "eval"]),
         ("time:a train=150,eval", ["train", "eval"]),
     ],

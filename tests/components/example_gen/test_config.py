@@ -23,6 +23,16 @@ def test_round_trips_through_json_in_split_order():
     assert IngestConfig.from_json("") == IngestConfig()
 
 
+def test_yaml_dates_and_nulls_are_what_they_look_like():
+    import yaml
+
+    text = "{na: [null, -], split: {by: time, time_column: t, cuts: {train: 2024-03-01, eval: null}}}"
+    config = IngestConfig.from_dict(yaml.safe_load(text), "here")
+    assert config.na == ("null", "-")
+    assert config.split.cuts == {"train": "2024-03-01", "eval": None}
+    assert IngestConfig.from_json(config.to_json()) == config
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

@@ -186,3 +186,30 @@ def test_a_broken_tfrecord_is_refused(ingest_files):
     record[40] ^= 1
     with pytest.raises(IngestDataError, match=r"d\.tfrecord"):
         ingest_files({"d.tfrecord": bytes(record)})
+
+
+def test_declared_bytes_keep_what_was_written(ingest_files):
+    table = pa.table(
+        {
+            "row": list(range(9)),
+            "price": [decimal.Decimal("1.10")] * 9,
+            "big": pa.array([2**64 - 1] * 9, pa.uint64()),
+            "moment": [datetime.datetime(2020, 1, 1)] * 9,
+        }
+    )
+    types = dict.fromkeys(["price", "big", "moment"], "bytes")
+    row = ingest_files({"d.parquet": parquet(table)}, types=types).rows()[0]
+    assert row["price"] == ("bytes_list", [b"1.10"])
+    assert row["big"] == ("bytes_list", [b"18446744073709551615"])
+    assert row["moment"][1][0].startswith(b"2020-01-01 00:00:00")
+
+
+def test_a_file_without_rows_is_refused(ingest_files):
+    with pytest.raises(IngestDataError, match=r"0 rows in d\.parquet"):
+        ingest_files({"d.parquet": parquet(pa.table({"a": pa.array([], pa.int64())}))})
+
+
+def test_objects_without_keys_are_rows(ingest_files):
+    done = ingest_files({"d.jsonl": "{}\n" * 40 + '{"a": 1}\n' * 3}, chunk_bytes=1024, split={"weights": {"all": 1}})
+    assert done.report["rows"] == 43
+    assert sum(value is None for value in done.column("a")) == 40
