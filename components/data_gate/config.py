@@ -92,7 +92,7 @@ class DuplicatePolicy:
     """
 
     max_share: float = 0.01
-    max_rows: int = 50_000
+    max_rows: int = 20_000
 
     def __post_init__(self):
         _share("duplicates.max_share", self.max_share)

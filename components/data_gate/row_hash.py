@@ -7,24 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-# A random number for each value of a byte: their sum does not depend on the order of a row's bytes.
-_BYTE_WEIGHTS = np.random.RandomState(20130101).randint(0, 2**63, 256, dtype=np.int64).astype(np.uint64)
-
 
 def byte_sums(records: Sequence[bytes] | np.ndarray) -> np.ndarray:
     """uint64 per serialized record; equal rows have equal sums though their features are serialized in another order.
 
     Unequal rows may share a sum: good for choosing a sample of row contents, not for calling two rows equal.
     """
-    lengths = np.fromiter((len(record) for record in records), np.int64, len(records))
-    weights = _BYTE_WEIGHTS[np.frombuffer(b"".join(records), np.uint8)]
+    lengths = np.fromiter(map(len, records), np.int64, len(records))
+    content = np.frombuffer(b"".join(records), np.uint8)
     # An empty record would make reduceat return its neighbour's byte: count it as 0.
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    sums = np.zeros(len(lengths), np.uint64)
+    sums = np.zeros(len(lengths), np.uint32)
     filled = lengths > 0
     if filled.any():
-        sums[filled] = np.add.reduceat(weights, starts[filled])
-    return _mix(sums)
+        sums[filled] = np.add.reduceat(content, starts[filled], dtype=np.uint32)
+    return _mix(sums.astype(np.uint64) << np.uint64(32) | lengths.astype(np.uint64))
 
 
 def row_hashes(batch: pa.RecordBatch) -> np.ndarray:
