@@ -11,16 +11,17 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from components.example_gen import chunks, readers, shards, storage
 from components.example_gen.chunks import Chunk, Job, Outcome
+from components.example_gen.config import IngestConfig
 from components.example_gen.evidence import FEATURE_OF, decide, total
 from components.example_gen.local_pool import LocalPool
 from components.example_gen.sources import Source
 
 SUMMARY = "summary.pickle"
-# Pieces per shard that make shards of balanced size.
-_PIECES_PER_SHARD = 4
 
 
-def build(pipeline: beam.Pipeline, job: Job, inputs: list[tuple[int, Source, readers.Layout]], workers: int) -> None:
+def build(
+    pipeline: beam.Pipeline, job: Job, inputs: list[tuple[int, Source, readers.Layout]], workers: int, spread: bool
+) -> None:
     """Adds ingestion to `pipeline`. The result lies in `job.staging` when the pipeline is done.
 
     Args:
@@ -28,28 +29,31 @@ def build(pipeline: beam.Pipeline, job: Job, inputs: list[tuple[int, Source, rea
       job: what to do.
       inputs: (index, file, how to read it).
       workers: processes to start on the machine of each Beam worker; 1 means none.
+      spread: whether Beam has several machines to spread work over.
     """
-    planned = (
-        pipeline
-        | "Files" >> beam.Create(inputs)
-        | "SpreadFiles" >> beam.Reshuffle()
-        | "CutIntoChunks" >> beam.ParDo(_Cut(job))
-    )
-    count = beam.pvalue.AsSingleton(planned | "CountChunks" >> beam.combiners.Count.Globally())
-    first = planned | "SpreadChunks" >> beam.Reshuffle() | "Convert" >> beam.ParDo(_Convert(job, workers), count)
-    kinds = beam.pvalue.AsSingleton(
-        first | "Evidence" >> beam.Map(_evidence) | "AgreeOnKinds" >> beam.CombineGlobally(_AgreeOnKinds(job))
-    )
-    final = first | "ConvertAgain" >> beam.ParDo(_ConvertAgain(job, workers), count, kinds)
-    plan = final | "Collect" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-    (
-        plan
-        | "PlanShards" >> beam.FlatMap(shards.plan, job.config, job.staging)
-        | "SpreadShards" >> beam.Reshuffle()
-        | "AssembleShards" >> beam.Map(shards.assemble)
-        | "CollectShards" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-        | "Summary" >> beam.Map(_write_summary, beam.pvalue.AsSingleton(plan), job.staging)
-    )
+    files = _spread(pipeline | "Files" >> beam.Create(inputs), "Files", spread)
+    chunks_in = _spread(files | "CutIntoChunks" >> beam.ParDo(_Cut(job)), "Chunks", spread)
+    first = chunks_in | "Convert" >> beam.ParDo(_Convert(job, workers))
+    kinds = first | "Evidence" >> beam.Map(_evidence) | "AgreeOnKinds" >> beam.CombineGlobally(_AgreeOnKinds(job))
+    final = first | "ConvertAgain" >> beam.ParDo(_ConvertAgain(job, workers), beam.pvalue.AsSingleton(kinds))
+    once = pipeline | "Once" >> beam.Create([job.staging])
+    outcomes = beam.pvalue.AsList(final)
+    planned = _spread(once | "PlanShards" >> beam.FlatMap(_plan_shards, job.config, outcomes), "Shards", spread)
+    done = planned | "AssembleShards" >> beam.Map(shards.assemble)
+    _ = once | "Summary" >> beam.Map(_write_summary, outcomes, beam.pvalue.AsList(done))
+
+
+def _spread(collection: beam.PCollection, label: str, spread: bool) -> beam.PCollection:
+    """`collection`, free to go to any machine."""
+    return collection | f"Spread{label}" >> beam.Reshuffle() if spread else collection
+
+
+def _plan_shards(staging: str, config: IngestConfig, outcomes: list[Outcome]) -> Iterator[shards.Shard]:
+    return shards.plan(_ordered(outcomes), config, staging)
+
+
+def _ordered(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    return sorted(outcomes, key=lambda outcome: (outcome.chunk.source_index, outcome.chunk.number))
 
 
 def read_summary(staging: str) -> tuple[list[Outcome], list[shards.Shard]]:
@@ -58,10 +62,9 @@ def read_summary(staging: str) -> tuple[list[Outcome], list[shards.Shard]]:
         return pickle.loads(file.read())
 
 
-def _write_summary(done: list[shards.Shard], outcomes: list[Outcome], staging: str) -> None:
-    ordered = sorted(outcomes, key=lambda outcome: (outcome.chunk.source_index, outcome.chunk.number))
+def _write_summary(staging: str, outcomes: list[Outcome], done: list[shards.Shard]) -> None:
     with storage.writing(f"{staging}/{SUMMARY}") as file:
-        file.write(pickle.dumps((ordered, sorted(done))))
+        file.write(pickle.dumps((_ordered(outcomes), sorted(done))))
 
 
 def _evidence(outcome: Outcome) -> tuple[dict, bool]:
@@ -94,21 +97,17 @@ class _Convert(beam.DoFn):
         self._pool: LocalPool | None = None
         self._pending: list[tuple[Future, Outcome | None]] = []
 
-    def process(self, chunk: Chunk, num_chunks: int) -> Iterable[Outcome]:
-        yield from self._start(chunk, num_chunks, None, None)
+    def process(self, chunk: Chunk) -> Iterable[Outcome]:
+        yield from self._start(chunk, None, None)
 
-    def _start(
-        self, chunk: Chunk, num_chunks: int, forced: dict[str, str] | None, first: Outcome | None
-    ) -> Iterator[Outcome]:
-        parts = -(-_PIECES_PER_SHARD * self._job.config.shards // max(1, num_chunks))
-        workers = min(self._workers, num_chunks)
-        if workers == 1:
-            outcome = chunks.work(self._job, chunk, parts, forced)
+    def _start(self, chunk: Chunk, forced: dict[str, str] | None, first: Outcome | None) -> Iterator[Outcome]:
+        if self._workers == 1:
+            outcome = chunks.work(self._job, chunk, forced)
             yield outcome.after(first) if first is not None else outcome
             return
         if self._pool is None:
-            self._pool = LocalPool(workers)
-        self._pending.append((self._pool.submit(chunks.work, self._job, chunk, parts, forced), first))
+            self._pool = LocalPool(self._workers)
+        self._pending.append((self._pool.submit(chunks.work, self._job, chunk, forced), first))
 
     def finish_bundle(self) -> Iterator[Any]:
         pending, self._pending = self._pending, []
@@ -131,13 +130,13 @@ class _ConvertAgain(_Convert):
     """Outcomes whose kinds are those of all of the data; a chunk that took other kinds is converted again."""
 
     def process(  # type: ignore[override]  # Beam passes side inputs as further arguments
-        self, outcome: Outcome, num_chunks: int, kinds: dict[str, str]
+        self, outcome: Outcome, kinds: dict[str, str]
     ) -> Iterable[Outcome]:
         agrees = all(outcome.kinds.get(name) == kind for name, kind in kinds.items())
         if outcome.error or agrees or not outcome.rows:
             yield outcome
         else:
-            yield from self._start(outcome.chunk, num_chunks, kinds, outcome)
+            yield from self._start(outcome.chunk, kinds, outcome)
 
 
 class _AgreeOnKinds(beam.CombineFn):

@@ -34,12 +34,14 @@ class Job:
       columns: the features to write, in order; empty where the files' keys are only known from reading them.
       declared: column to declared kind.
       staging: the folder for unfinished output.
+      parts: into how many pieces each chunk's rows of a split are cut, so that there are enough pieces for the shards.
     """
 
     config: IngestConfig
     columns: tuple[str, ...]
     declared: dict[str, str]
     staging: str
+    parts: int = 1
 
 
 class Chunk(NamedTuple):
@@ -95,18 +97,17 @@ class Outcome:
         return self
 
 
-def work(job: Job, chunk: Chunk, parts: int, forced: dict[str, str] | None = None) -> Outcome:
+def work(job: Job, chunk: Chunk, forced: dict[str, str] | None = None) -> Outcome:
     """Reads, types, splits, encodes and stages one chunk. Errors that are the data's come back in the outcome.
 
     Args:
       job: the whole.
       chunk: the part.
-      parts: into how many pieces each split's rows are cut, so that there are enough pieces for the shards.
       forced: column to kind, when all of the data says otherwise than this chunk alone did. Columns that the chunk
         does not have are written as missing.
     """
     try:
-        return _Worker(job, chunk, parts, forced).run()
+        return _Worker(job, chunk, forced).run()
     except IngestDataError as error:
         return Outcome(chunk, error=str(error))
     except pa.ArrowException as error:
@@ -114,14 +115,14 @@ def work(job: Job, chunk: Chunk, parts: int, forced: dict[str, str] | None = Non
 
 
 class _Worker:
-    def __init__(self, job: Job, chunk: Chunk, parts: int, forced: dict[str, str] | None) -> None:
+    def __init__(self, job: Job, chunk: Chunk, forced: dict[str, str] | None) -> None:
         self._job = job
         self._chunk = chunk
         self._forced = forced
         self._outcome = Outcome(chunk)
         self._clock = time.perf_counter()
         prefix = f"{chunk.source_index:05d}-{chunk.number:07d}-{'again' if forced is not None else 'first'}"
-        self._pieces = pieces.Writers(job.staging, prefix, chunk.source_index, chunk.number, parts, job.config)
+        self._pieces = pieces.Writers(job.staging, prefix, chunk.source_index, chunk.number, job.parts, job.config)
 
     def run(self) -> Outcome:
         chunk, job, outcome = self._chunk, self._job, self._outcome

@@ -16,6 +16,8 @@ from components.example_gen.sources import find_sources
 
 # Beam runners that run in this process, where further processes of this machine speed things up.
 _IN_PROCESS_RUNNERS = ("FnApiRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner")
+# Pieces per shard that make shards of balanced size.
+_PIECES_PER_SHARD = 4
 
 # Given the result and the folder that is about to become the output.
 BeforeCommit = Callable[[Result, str], None]
@@ -56,8 +58,13 @@ def ingest(
     try:
         inputs = list(zip(range(len(sources)), sources, layouts, strict=True))
         with make_pipeline() if make_pipeline else _local_pipeline() as pipeline:
-            job = Job(config, columns, declared, staging)
-            beam_job.build(pipeline, job, inputs, _num_workers(config, pipeline))
+            num_chunks = sum(readers.estimate_spans(source, layout, config) for _, source, layout in inputs)
+            parts = -(-_PIECES_PER_SHARD * config.shards // max(1, num_chunks))
+            job = Job(config, columns, declared, staging, parts)
+            in_process = type(pipeline.runner).__name__ in _IN_PROCESS_RUNNERS
+            # Elsewhere the runner itself has workers.
+            workers = min(num_chunks, config.workers or num_cores()) if in_process else config.workers
+            beam_job.build(pipeline, job, inputs, max(1, workers), spread=not in_process)
         outcomes, shards = beam_job.read_summary(staging)
         result = Result(sources, skipped, layouts, declared, outcomes, shards, config.split.names)
         result.straddling = duplicates.count(outcomes, config.split.names)
@@ -101,10 +108,3 @@ def _local_pipeline() -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     return apache_beam.Pipeline(runner=FnApiRunner(), argv=[])
-
-
-def _num_workers(config: IngestConfig, pipeline: Any) -> int:
-    """Processes to start beside Beam: only where Beam itself runs in this process."""
-    if type(pipeline.runner).__name__ not in _IN_PROCESS_RUNNERS:
-        return max(1, config.workers)
-    return config.workers or num_cores()

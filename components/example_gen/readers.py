@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from components.example_gen import columnar, csv_blocks, json_lines, tf_records
+from components.example_gen import columnar, csv_blocks, json_lines, streams, tf_records
 from components.example_gen.blocks import Block, Span
 from components.example_gen.config import IngestConfig
 from components.example_gen.csv_dialect import Dialect, read_dialect
@@ -33,6 +33,14 @@ def plan(source: Source, layout: Layout, config: IngestConfig) -> Iterator[Span]
     if source.format == "jsonl":
         return json_lines.plan(source, config)
     return tf_records.plan(source) if source.format == "tfrecord" else columnar.plan(source)
+
+
+def estimate_spans(source: Source, layout: Layout, config: IngestConfig) -> int:
+    """About how many parts `plan` gives, without reading text files for it."""
+    if source.format in ("csv", "jsonl"):
+        cut = not source.compression and streams.is_utf8(config.encoding)
+        return max(1, source.size // config.chunk_bytes) if cut else 1
+    return sum(1 for _ in plan(source, layout, config))
 
 
 def read(source: Source, layout: Layout, span: Span, columns: tuple[str, ...], config: IngestConfig) -> Iterator[Block]:

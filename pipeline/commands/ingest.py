@@ -151,8 +151,8 @@ def _split(text: str) -> dict:
     numbers = {name: _number(share) for name, share in pairs.items()}
     if not all(isinstance(share, int | float) and share > 0 for share in numbers.values()):
         raise IngestConfigError(f"--split: shares are numbers, such as train=8,eval=2; got {shares!r}")
-    whole = all(isinstance(share, int) for share in numbers.values())
-    weights = {name: share if whole else max(1, round(share * 1000)) for name, share in numbers.items()}
+    scale = 1 if all(isinstance(share, int) for share in numbers.values()) else 1000
+    weights = {name: max(1, round(float(share) * scale)) for name, share in numbers.items()}
     return {"by": "columns", "columns": _list(names), "weights": weights} if by == "columns" else {"weights": weights}
 
 

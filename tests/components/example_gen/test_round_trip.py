@@ -47,7 +47,7 @@ def read_back(content, **options):
         job = chunks.Job(config, layout.columns, dict(config.types), folder)
         rows = []
         for number, span in enumerate(readers.plan(source, layout, config)):
-            outcome = chunks.work(job, chunks.Chunk(0, number, source, layout, span), parts=1)
+            outcome = chunks.work(job, chunks.Chunk(0, number, source, layout, span))
             assert not outcome.error, outcome.error
             assert not outcome.bad_rows
             for piece in outcome.pieces:
@@ -102,7 +102,7 @@ def typed(content):
         layout = readers.describe(source, config)
         job = chunks.Job(config, layout.columns, dict(config.types), folder)
         (span,) = readers.plan(source, layout, config)
-        outcome = chunks.work(job, chunks.Chunk(0, 0, source, layout, span), parts=1)
+        outcome = chunks.work(job, chunks.Chunk(0, 0, source, layout, span))
         assert not outcome.error, outcome.error
         data = b"".join(gzip.decompress(pathlib.Path(piece.path).read_bytes()) for piece in outcome.pieces)
     rows = []
