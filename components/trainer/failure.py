@@ -26,6 +26,11 @@ class EndedTask:
     record: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+def is_message(error: BaseException) -> bool:
+    """Whether the error was written for people, who do not need a traceback then: it says how the process ends."""
+    return isinstance(getattr(error, "exit_code", None), int)
+
+
 def own_traceback(error: BaseException) -> str:
     """The error's traceback from the user's code on: how this package came to call it helps nobody."""
     here = str(pathlib.Path(__file__).parent)
@@ -42,6 +47,7 @@ def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> No
         "exit_code": exit_code,
         "type": type(error).__name__,
         "message": str(error),
+        "is_message": is_message(error),
         "traceback": own_traceback(error),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,11 +83,12 @@ def explain(ended: Sequence[EndedTask], num_restarts: int) -> JobResult:
     reason = f"{cause.task.replace('-', ' ')} {exit_codes.describe(cause.exit_code)}"
     if cause.record:
         summary = " ".join(str(cause.record["message"]).split())
-        reason = f"{cause.task.replace('-', ' ')}: {cause.record['type']}: {summary}"
+        kind = "" if cause.record.get("is_message") else f"{cause.record['type']}: "
+        reason = f"{cause.task.replace('-', ' ')}: {kind}{summary}"
     return JobResult(
         exit_code=cause.exit_code,
         message=reason,
-        details=str(cause.record.get("traceback", "")),
+        details="" if cause.record.get("is_message") else str(cause.record.get("traceback", "")),
         num_restarts=num_restarts,
     )
 

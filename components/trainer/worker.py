@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from components.trainer import cluster_environment, exit_codes, export, failure, parent_watch
+from components.trainer.errors import TrainingConfigError, TrainingError
 from components.trainer.fn_args import make_fn_args
 from components.trainer.training_spec import TrainingSpec
 
@@ -50,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
             failure.write_record(spec.failure_path(task), error, code)
         return code
     except BaseException as error:
-        print(failure.own_traceback(error), file=sys.stderr, end="", flush=True)
+        text = f"error: {error}\n" if failure.is_message(error) else failure.own_traceback(error)
+        print(text, file=sys.stderr, end="", flush=True)
         code = _exit_code(error, is_distributed=len(task_types) > 0 and "TF_CONFIG" in os.environ)
         failure.write_record(spec.failure_path(task), error, code)
         return code
@@ -70,7 +72,7 @@ def _train(spec: TrainingSpec, export_name: str, must_export: bool) -> None:
     eval_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["eval_model_dir"]).name)
     run_fn(make_fn_args(spec, serving_model_dir, eval_model_dir))
     if must_export and not export.exists(serving_model_dir):
-        raise RuntimeError(
+        raise TrainingError(
             f"{spec.run_fn} returned without a model: it must save a SavedModel to fn_args.serving_model_dir "
             f"({serving_model_dir})"
         )
@@ -87,10 +89,15 @@ def _wait_for_chief(spec: TrainingSpec) -> None:
 
 def _load(dotted_path: str) -> Callable[[Any], Any]:
     module_name, _, function_name = dotted_path.rpartition(".")
-    module = importlib.import_module(module_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and misses something itself
+        raise TrainingConfigError(f"run_fn is {dotted_path}, but there is no module {error.name}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise ImportError(f"{module_name} ({module.__file__}) has no function {function_name}, which run_fn names")
+        raise TrainingConfigError(f"run_fn is {dotted_path}, but {module.__file__} has no function {function_name}")
     return function
 
 

@@ -79,13 +79,22 @@ def test_a_run_fn_that_exports_nothing(make_spec):
 @pytest.mark.parametrize(
     ("run_fn", "expected"),
     [
-        ("scripted.trane", "scripted .* has no function trane, which run_fn names"),
-        ("no_such_module.run_fn", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("scripted.trane", r"run_fn is scripted\.trane, but .*/scripted\.py has no function trane"),
+        ("no_such_module.run_fn", r"run_fn is no_such_module\.run_fn, but there is no module no_such_module"),
+        ("json.no_such_module.run_fn", r"run_fn is .*, but there is no module json\.no_such_module"),
     ],
 )
-def test_a_run_fn_that_is_not_there(make_spec, run_fn, expected):
-    with pytest.raises(TrainingError, match=expected):
+def test_a_run_fn_that_is_not_there(make_spec, run_fn, expected, capfd):
+    with pytest.raises(TrainingError, match=expected) as caught:
         launch(make_spec(run_fn), cluster())
+    assert caught.value.exit_code == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_run_fn_whose_module_misses_something(make_spec, capfd):
+    with pytest.raises(TrainingError, match="ModuleNotFoundError: No module named 'no_such_library'"):
+        launch(make_spec("misses_a_library.run_fn"), cluster())
+    assert 'misses_a_library.py", line 3' in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("run_fn", ["scripted.one_raises", "scripted.peers_see_it_first"])
@@ -100,10 +109,13 @@ def test_the_cause_is_named_and_shown(make_spec, capfd, run_fn):
     assert "restart" not in shown
 
 
-def test_the_exit_code_of_an_error_is_kept(make_spec):
-    with pytest.raises(TrainingError, match="record 5 at byte 812 is corrupt") as caught:
+def test_an_error_for_people_keeps_its_exit_code_and_has_no_traceback(make_spec, capfd):
+    with pytest.raises(
+        TrainingError, match=r"failed: worker \d: data/part-3: record 5 at byte 812 is corrupt"
+    ) as caught:
         launch(make_spec("scripted.fails_with_code"), cluster(2))
     assert caught.value.exit_code == 3
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_no_half_export(make_spec):

@@ -71,7 +71,7 @@ def test_an_error_is_one_line_and_comes_last(start):
     last = errors.decode().splitlines()[-1]
     assert process.returncode == 3
     assert last.startswith("error: training failed: worker ")
-    assert last.endswith("DataError: data/part-3: record 5 at byte 812 is corrupt")
+    assert last.endswith(": data/part-3: record 5 at byte 812 is corrupt")
     assert output == b""
 
 

@@ -131,7 +131,7 @@ def test_training_on_a_cluster(make_spec, cluster, controller, examples, shared,
 
 def test_an_error_in_a_pod(make_spec, cluster, controller, examples):
     spec = make_spec("scripted.fails_with_code")
-    with pytest.raises(TrainingError, match="worker 0: DataError: data/part-3: record 5 at byte") as caught:
+    with pytest.raises(TrainingError, match="worker 0: data/part-3: record 5 at byte") as caught:
         launch(spec, cluster)
     assert caught.value.exit_code == 3
     assert not pathlib.Path(spec.model_dir).exists()
