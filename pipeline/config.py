@@ -157,7 +157,7 @@ class PipelineConfig:
             "pipeline_root": f"{self.root}/pipelines/{name}",
             "metadata_path": f"{self.root}/metadata/{name}.sqlite",
             "serving_dir": f"{self.root}/serving/{name}",
-            "registry_dir": f"{self.root}/registry/{name}",
+            "registry_dir": f"{self.root}/registry",
         }
         for field, value in defaults.items():
             if not getattr(self, field):

@@ -3,9 +3,12 @@
 import dataclasses
 import os
 
-from tfx import v1 as tfx
+from tfx.components import ExampleValidator, SchemaGen, StatisticsGen, Transform
+from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.components.base import base_beam_component, base_component, base_node
 from tfx.orchestration import metadata
+from tfx.orchestration import pipeline as tfx_pipeline
+from tfx.proto import trainer_pb2
 
 from components.baseline_resolver import baseline_resolver
 from components.data_gate.component import DataGate
@@ -21,12 +24,13 @@ from components.trainer.component import Trainer
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError
 from pipeline.eval_config import build_eval_config
+from pipeline.fingerprint import code_fingerprint
 
 # By its full path: since Beam 2.68 "DirectRunner" may pick another runner by itself (docs/adr/0004-beam-runner.md).
 LOCAL_BEAM_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
-def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None) -> tfx.dsl.Pipeline:
+def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None) -> tfx_pipeline.Pipeline:
     """The TFX pipeline of one workload.
 
     Args:
@@ -43,9 +47,9 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     examples = ExampleGen(
         input_base=config.data, config=IngestConfig.from_dict(ingest, f"workload {workload.name}: ingest")
     ).with_id("ExampleGen")
-    statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
+    statistics = StatisticsGen(examples=examples.outputs["examples"])
     schema = _schema_node(config, statistics)
-    validator = tfx.components.ExampleValidator(
+    validator = ExampleValidator(
         statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"]
     )
     gate = DataGate(
@@ -59,7 +63,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
 
     transform = None
     if workload.transform:
-        transform = tfx.components.Transform(
+        transform = Transform(
             examples=examples.outputs["examples"],
             schema=schema.outputs["schema"],
             preprocessing_fn=workload.transform.preprocessing_fn,
@@ -93,6 +97,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         schema=schema.outputs["schema"],
         registry=config.registry_dir,
         name=workload.name,
+        code_fingerprint=code_fingerprint(workload.train.run_fn),
     ).with_id("ModelRegistrar")
     nodes += [trainer, baseline, evaluator, pusher, registrar]
 
@@ -100,7 +105,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     for node in nodes[5:]:
         node.add_upstream_node(gate)
     _set_beam_args(config, nodes)
-    return tfx.dsl.Pipeline(
+    return tfx_pipeline.Pipeline(
         pipeline_name=workload.name,
         pipeline_root=config.pipeline_root,
         components=nodes,
@@ -112,8 +117,8 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
 
 def _schema_node(config: PipelineConfig, statistics: base_component.BaseComponent) -> base_component.BaseComponent:
     if config.schema_file:
-        return tfx.components.ImportSchemaGen(schema_file=config.schema_file).with_id("SchemaGen")
-    return tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
+        return ImportSchemaGen(schema_file=config.schema_file).with_id("SchemaGen")
+    return SchemaGen(statistics=statistics.outputs["statistics"])
 
 
 def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, schema, transform) -> Trainer:
@@ -124,8 +129,8 @@ def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, sc
         examples=(transform.outputs["transformed_examples"] if transform else examples.outputs["examples"]),
         transform_graph=transform.outputs["transform_graph"] if transform else None,
         schema=schema.outputs["schema"],
-        train_args=tfx.proto.TrainArgs(splits=["train"], num_steps=train.train_steps),
-        eval_args=tfx.proto.EvalArgs(splits=["eval"], num_steps=train.eval_steps),
+        train_args=trainer_pb2.TrainArgs(splits=["train"], num_steps=train.train_steps),
+        eval_args=trainer_pb2.EvalArgs(splits=["eval"], num_steps=train.eval_steps),
         custom_config={"training": engine},
         cluster=dataclasses.replace(cluster or ClusterConfig(), num_workers=train.num_workers),
     ).with_id("Trainer")

@@ -14,9 +14,7 @@ _DEFAULT_BASE = os.path.join("build", "serving", "taxi")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sluice predict`."""
-    parser.add_argument(
-        "--base", default=_DEFAULT_BASE, metavar="DIR", help=f"serving folder (default {_DEFAULT_BASE})"
-    )
+    parser.add_argument("--base", default=_DEFAULT_BASE, metavar="DIR", help="serving folder")
     parser.add_argument("--server", metavar="URL", help="ask a running server's REST API instead of the folder")
     parser.add_argument("--name", default="", help="the model's name on the server (default: the folder's name)")
     parser.add_argument("--label", default="", metavar="NAME", help="a label on the server, such as stable or canary")

@@ -22,26 +22,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=_DEFAULT_BASE,
         metavar="BASE",
-        help=f"a model's base folder, or one that holds several (default {_DEFAULT_BASE})",
+        help="a model's base folder, or one that holds several",
     )
     parser.add_argument("--name", default="", help="model name in requests (default: the folder's name)")
     parser.add_argument("--model-config", metavar="FILE", help="TensorFlow Serving model config (text format)")
     parser.add_argument("--versions", default="latest", metavar="POLICY", help="latest, latest:N, all, or 3,5")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=N", help="name a version; repeatable")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=int, default=8501, help="REST port (default 8501; 0 takes a free one)")
-    parser.add_argument("--grpc-port", type=int, default=8500, help="gRPC port (default 8500; 0 takes a free one)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; only this machine reaches the usual one"
+    )
+    parser.add_argument("--port", type=int, default=8501, help="REST port; 0 takes a free one")
+    parser.add_argument("--grpc-port", type=int, default=8500, metavar="PORT", help="gRPC port; 0 takes a free one")
     parser.add_argument("--batching", metavar="FILE", help="TensorFlow Serving batching parameters (text format)")
-    parser.add_argument("--max-request-mb", type=int, default=64, metavar="MB", help="largest request (default 64)")
+    parser.add_argument("--max-request-mb", type=int, default=64, metavar="MB", help="largest request")
     parser.add_argument("--request-seconds", type=float, default=30.0, metavar="S", help="time for one request")
     parser.add_argument("--drain-seconds", type=float, default=20.0, metavar="S", help="time to finish when stopped")
     parser.add_argument("--poll-seconds", type=float, default=1.0, metavar="S", help="how often folders are looked at")
     parser.add_argument("--load-retries", type=int, default=5, metavar="N", help="attempts after a failed load")
     parser.add_argument("--load-retry-seconds", type=float, default=2.0, metavar="S", help="pause between attempts")
     parser.add_argument("--log-requests", metavar="DIR", help="write answered requests there, as PredictionLogs")
-    parser.add_argument(
-        "--log-share", type=float, default=1.0, metavar="P", help="share of requests to log (default 1)"
-    )
+    parser.add_argument("--log-share", type=float, default=1.0, metavar="P", help="share of requests to log")
     parser.add_argument("--session-threads", type=int, default=0, metavar="N", help="threads of a model (0: all cores)")
     parser.add_argument("--json", action="store_true", help="print one JSON object with the addresses when ready")
 
