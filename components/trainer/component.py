@@ -44,8 +44,8 @@ class Trainer(base_component.BaseComponent):
         base_model: types.BaseChannel | None = None,
         hyperparameters: types.BaseChannel | None = None,
         statistics: types.BaseChannel | None = None,
-        train_args: trainer_pb2.TrainArgs | None = None,  # type: ignore[name-defined]
-        eval_args: trainer_pb2.EvalArgs | None = None,  # type: ignore[name-defined]
+        train_args: trainer_pb2.TrainArgs | None = None,
+        eval_args: trainer_pb2.EvalArgs | None = None,
         custom_config: dict[str, Any] | None = None,
         cluster: ClusterConfig | None = None,
         code_fingerprint: str = "",
@@ -82,8 +82,8 @@ class Trainer(base_component.BaseComponent):
             base_model=base_model,
             hyperparameters=hyperparameters,
             statistics=statistics,
-            train_args=train_args or trainer_pb2.TrainArgs(),  # type: ignore[attr-defined]
-            eval_args=eval_args or trainer_pb2.EvalArgs(),  # type: ignore[attr-defined]
+            train_args=train_args or trainer_pb2.TrainArgs(),
+            eval_args=eval_args or trainer_pb2.EvalArgs(),
             custom_config=json_utils.dumps(custom_config),
             cluster=(cluster or ClusterConfig()).to_json(),
             code_fingerprint=code_fingerprint,

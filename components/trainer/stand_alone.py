@@ -89,8 +89,8 @@ def tfx_arguments(spec: TrainingSpec) -> tuple[dict, dict, dict]:
     model, model_run = standard_artifacts.Model(), standard_artifacts.ModelRun()
     model.uri, model_run.uri = spec.model_dir, spec.fn_args["model_run_dir"]
     exec_properties = {
-        "train_args": proto_utils.proto_to_json(trainer_pb2.TrainArgs()),  # type: ignore[attr-defined]
-        "eval_args": proto_utils.proto_to_json(trainer_pb2.EvalArgs()),  # type: ignore[attr-defined]
+        "train_args": proto_utils.proto_to_json(trainer_pb2.TrainArgs()),
+        "eval_args": proto_utils.proto_to_json(trainer_pb2.EvalArgs()),
         "custom_config": "null",
     }
     return {"examples": [examples]}, {"model": [model], "model_run": [model_run]}, exec_properties

@@ -110,9 +110,7 @@ def test_the_cause_is_named_and_shown(make_spec, capfd, run_fn):
 
 
 def test_an_error_for_people_keeps_its_exit_code_and_has_no_traceback(make_spec, capfd):
-    with pytest.raises(
-        TrainingError, match=r"failed: worker \d: data/part-3: record 5 at byte 812 is corrupt"
-    ) as caught:
+    with pytest.raises(TrainingError, match=r"failed: worker \d: data/part-3: record 5 at byte") as caught:
         launch(make_spec("scripted.fails_with_code"), cluster(2))
     assert caught.value.exit_code == 3
     assert "Traceback" not in capfd.readouterr().err
