@@ -13,7 +13,15 @@ from tfx.dsl.component.experimental import placeholders
 
 from components.trainer.cluster_config import ClusterConfig
 from kubeflow import compiler, size
-from kubeflow.config import KubeflowConfig, OutcomeConfig, SecretConfig, StepConfig, TolerationConfig, VolumeConfig
+from kubeflow.config import (
+    KubeflowConfig,
+    OutcomeConfig,
+    SecretConfig,
+    StepConfig,
+    TolerationConfig,
+    VolumeConfig,
+    load,
+)
 from kubeflow.errors import CompileError
 from pipeline.errors import ConfigError
 
@@ -291,3 +299,22 @@ def test_trainer_on_pods_of_its_own_shares_image_and_claims():
     assert pods.volumes[0].mount_path == "/mnt/sluice"
     assert pods.shared_dir == "/mnt/sluice/training"
     assert CONFIG.trainer_cluster() == {}
+
+
+def test_example_configuration(sample_pipelines):
+    """What docs/kubeflow.md tells people to copy is right, and compiles."""
+    example = load(str(pathlib.Path(compiler.__file__).parent / "kubeflow.example.yaml"))
+    assert example.step("Trainer").retries == 2
+    assert example.step("Trainer").volumes[0].path == example.storage
+    assert ClusterConfig.from_dict(example.trainer_cluster(), "trainer").kubernetes.num_gpus == 1
+    steps = {name: step for name, step in example.steps.items() if name != "Transform"}
+    assert compiled(sample_pipelines.stock(), dataclasses.replace(example, steps=steps)).name == "stock"
+
+
+def test_configuration_file_with_a_misspelt_key(tmp_path):
+    path = tmp_path / "kubeflow.yaml"
+    path.write_text("image: i:1\nstorrage: /mnt\n")
+    with pytest.raises(ConfigError, match=r"kubeflow.yaml: unknown key `storrage`. Did you mean `storage`\?"):
+        load(str(path))
+    with pytest.raises(ConfigError, match="No such file"):
+        load(str(tmp_path / "no.yaml"))
