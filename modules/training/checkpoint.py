@@ -12,6 +12,7 @@ A folder without its seal is the remains of a crash: it is never read, and remov
 import dataclasses
 import json
 import tempfile
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,22 @@ class SavedState:
     """Of the latest evaluation."""
     progress: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The loop's own bookkeeping (best metric, evaluations without progress)."""
+
+
+def check_writable(folder: str) -> None:
+    """Finds out before hours of training, not after them.
+
+    Raises:
+      TrainingError: no file can be made in `folder`.
+    """
+    probe = f"{folder.rstrip('/')}/.writable-{uuid.uuid4().hex[:8]}"
+    try:
+        tf.io.gfile.makedirs(folder)
+        with tf.io.gfile.GFile(probe, "w") as file:
+            file.write("ok")
+        tf.io.gfile.remove(probe)
+    except (tf.errors.OpError, OSError) as error:
+        raise TrainingError(f"cannot write to {folder}: {getattr(error, 'message', None) or error}") from None
 
 
 class CheckpointFolder:

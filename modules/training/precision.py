@@ -1,5 +1,8 @@
 """Precision policies, the check of a model's outputs, and the dynamic loss scale of float16."""
 
+import contextlib
+from collections.abc import Iterator
+
 import tensorflow as tf
 import tf_keras
 
@@ -10,6 +13,17 @@ from modules.training.errors import TrainingConfigError
 def set_policy(precision: str) -> None:
     """Makes every layer built from now on compute in `precision`; variables stay float32."""
     tf_keras.mixed_precision.set_global_policy(precision)
+
+
+@contextlib.contextmanager
+def policy(precision: str) -> Iterator[None]:
+    """`set_policy` for the duration of the block."""
+    previous = tf_keras.mixed_precision.global_policy()
+    set_policy(precision)
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(previous)
 
 
 def check_float32_outputs(model: tf_keras.Model) -> None:

@@ -13,6 +13,7 @@ import tf_keras
 
 from modules.training import export as exporting
 from modules.training import golden, parameter_server
+from modules.training.checkpoint import check_writable
 from modules.training.cluster import ClusterSpec, read_cluster
 from modules.training.config import TrainingConfig
 from modules.training.distillation import Teacher
@@ -22,7 +23,7 @@ from modules.training.failures import translated
 from modules.training.input import ParseFn, RecordInput, ReplicaPlacement, choose_sharding, example_parser, placement
 from modules.training.metrics import PrometheusMetrics
 from modules.training.optimizer import OptimizerFactory
-from modules.training.precision import check_float32_outputs, set_policy
+from modules.training.precision import check_float32_outputs, policy, set_policy
 from modules.training.preemption import on_terminate
 from modules.training.recompute import recompute
 from modules.training.records import RecordFiles, find_files
@@ -96,7 +97,8 @@ def train(
         watchdog.enter("startup", config.startup_timeout_s)
         request = _Request(label_key, weight_key, loss, metrics or {}, optimizer, outputs_fn, raw_examples)
         job = _Training(fn_args, build_model, request, config, cluster, watchdog)
-        return job.run_asynchronous() if cluster.has_parameter_servers else job.run()
+        with policy(config.precision):
+            return job.run_asynchronous() if cluster.has_parameter_servers else job.run()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,62 +141,57 @@ class _Training:
         parse, train_files, eval_files = self._inputs()
         choose_sharding(config, len(train_files.paths), self.cluster.num_workers)  # before peers are waited for
         strategy = build_strategy(config, self.cluster)
-        previous_policy = tf_keras.mixed_precision.global_policy()
         tf_keras.utils.set_random_seed(config.seed)
-        set_policy(config.precision)
-        try:
-            replicas = placement(strategy, self.cluster.worker_rank)
-            largest = functools.partial(largest_of_all_workers, strategy)
-            train_parse, train_loss = self._distilled(parse)
-            train_data = RecordInput(train_files, train_parse, config, replicas, training=True, largest=largest)
-            if config.check_input:
-                train_data.count()
-            eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
-            reporters, profile = self._telemetry()
-            with contextlib.ExitStack() as stack, translated(self.cluster, train_files):
-                stack.callback(profile.close)
-                for reporter in reporters:
-                    stack.callback(reporter.close)
-                session = build_session(
-                    config=config,
-                    cluster=self.cluster,
-                    strategy=strategy,
-                    build_model=self._checked_model,
-                    loss=train_loss,
-                    eval_loss=per_example_loss(request.loss),
-                    metrics=request.made_metrics,
-                    optimizer=request.optimizer,
-                    train_data=train_data,
-                    eval_data=eval_data or None,
-                    eval_steps=config.eval_steps or fn_args.eval_steps or None,
-                    total_steps=self._total_steps(train_data),
-                    folder=fn_args.model_run_dir,
-                    watchdog=self.watchdog,
-                    reporters=reporters,
-                    profile=profile,
-                )
-                if self.fn_args.base_model and config.warm_start:
-                    warm_start(session.model, self.fn_args.base_model)
-                session.resume()
-                started, first = time.monotonic(), session.global_step
-                self._train(session)
-                elapsed_s = time.monotonic() - started
-                weights = weights_of(session.model)
-            done = session.global_step
-            exported, model = self._export(weights, done, session.metrics)
-            return TrainingResult(
-                steps=done,
-                resumed_at=session.resumed_at,
-                stopped_early=session.stopped_early,
-                metrics=session.metrics,
-                examples_per_s=(done - first) * train_data.global_batch / max(elapsed_s, 1e-9),
-                skipped_steps=int(session.step.loss_scale.skipped.numpy()),
-                num_replicas=strategy.num_replicas_in_sync,
-                serving_model_dir=exported,
-                model=model,
+        replicas = placement(strategy, self.cluster.worker_rank)
+        largest = functools.partial(largest_of_all_workers, strategy)
+        train_parse, train_loss = self._distilled(parse)
+        train_data = RecordInput(train_files, train_parse, config, replicas, training=True, largest=largest)
+        if config.check_input:
+            train_data.count()
+        eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
+        reporters, profile = self._telemetry()
+        with contextlib.ExitStack() as stack, translated(self.cluster, train_files):
+            stack.callback(profile.close)
+            for reporter in reporters:
+                stack.callback(reporter.close)
+            session = build_session(
+                config=config,
+                cluster=self.cluster,
+                strategy=strategy,
+                build_model=self._checked_model,
+                loss=train_loss,
+                eval_loss=per_example_loss(request.loss),
+                metrics=request.made_metrics,
+                optimizer=request.optimizer,
+                train_data=train_data,
+                eval_data=eval_data or None,
+                eval_steps=config.eval_steps or fn_args.eval_steps or None,
+                total_steps=self._total_steps(train_data),
+                folder=fn_args.model_run_dir,
+                watchdog=self.watchdog,
+                reporters=reporters,
+                profile=profile,
             )
-        finally:
-            tf_keras.mixed_precision.set_global_policy(previous_policy)
+            if self.fn_args.base_model and config.warm_start:
+                warm_start(session.model, self.fn_args.base_model)
+            session.resume()
+            started, first = time.monotonic(), session.global_step
+            self._train(session)
+            elapsed_s = time.monotonic() - started
+            weights = weights_of(session.model)
+        done = session.global_step
+        model = self._serving_model(weights) if self.cluster.is_chief else None
+        return TrainingResult(
+            steps=done,
+            resumed_at=session.resumed_at,
+            stopped_early=session.stopped_early,
+            metrics=session.metrics,
+            examples_per_s=(done - first) * train_data.global_batch / max(elapsed_s, 1e-9),
+            skipped_steps=int(session.step.loss_scale.skipped.numpy()),
+            num_replicas=strategy.num_replicas_in_sync,
+            serving_model_dir=self._export(model, done, session.metrics),
+            model=model,
+        )
 
     def run_asynchronous(self) -> TrainingResult:
         """Training with parameter servers; workers and servers never return from here."""
@@ -231,9 +228,9 @@ class _Training:
                 config, self.cluster, self._checked_model, loss, request.optimizer, total_steps, fn_args.model_run_dir
             )
             trained = chief.train(train_files, parse)
-        fresh = exporting.unreplicated(self.build_model, trained.weights)
-        metrics = evaluator(fresh)()
-        exported, model = self._export(trained.weights, trained.steps, metrics)
+        model = self._serving_model(trained.weights)
+        metrics = evaluator(model)()
+        exported = self._export(model, trained.steps, metrics)
         num_workers = len(self.cluster.tasks["worker"])
         return TrainingResult(
             trained.steps, trained.resumed_at, False, metrics, trained.examples_per_s, 0, num_workers, exported, model
@@ -244,6 +241,10 @@ class _Training:
         fn_args, request = self.fn_args, self.request
         parse = example_parser(self.data.model_spec, request.label_key, request.weight_key)
         eval_files = find_files(fn_args.eval_files, "evaluation") if fn_args.eval_files else None
+        if self.cluster.is_chief:
+            serving = fn_args.serving_model_dir and fn_args.serving_model_dir.rstrip("/").rpartition("/")[0]
+            for folder in filter(None, (fn_args.model_run_dir, serving)):
+                check_writable(folder)
         return parse, find_files(fn_args.train_files, "training"), eval_files
 
     def _distilled(self, parse: ParseFn) -> tuple[ParseFn, LossFn]:
@@ -297,17 +298,21 @@ class _Training:
                 raise session.explain(error) from None
         session.restore_best()
 
-    def _export(self, weights: list, step: int, metrics: dict[str, float]) -> tuple[str | None, tf_keras.Model | None]:
-        """Exports on the chief; returns the folder and the exported model, or None elsewhere."""
-        if not self.cluster.is_chief:
-            return None, None
+    def _serving_model(self, weights: list) -> tf_keras.Model:
+        """A float32 copy of the trained model; from here on everything is built in float32.
+
+        The transform layer too: under a mixed policy it would cast raw features to 16 bits.
+        """
         self.watchdog.enter("export", 0)
-        set_policy("float32")  # for the transform layer as well, which otherwise casts raw features to 16 bits
-        fresh = exporting.unreplicated(self.build_model, weights)
-        if not self.fn_args.serving_model_dir:
-            return None, fresh
+        set_policy("float32")
+        return exporting.unreplicated(self.build_model, weights)
+
+    def _export(self, model: tf_keras.Model | None, step: int, metrics: dict[str, float]) -> str | None:
+        """Exports what the chief has; returns the folder."""
+        if model is None or not self.fn_args.serving_model_dir:
+            return None
         module = ServingModule(
-            fresh,
+            model,
             raw_spec=self.data.raw_spec,
             label_keys=[key for key in (self.request.label_key, self.request.weight_key) if key],
             transform_output=self.data.transform_output,
@@ -322,4 +327,4 @@ class _Training:
         extra = {"steps": step, "metrics": metrics, "config": self.config.to_dict()}
         exporting.export(module, self.fn_args.serving_model_dir, examples, extra)
         say(f"exported {self.fn_args.serving_model_dir}")
-        return self.fn_args.serving_model_dir, fresh
+        return self.fn_args.serving_model_dir

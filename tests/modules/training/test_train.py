@@ -156,3 +156,33 @@ def test_tfma_evaluates_the_exported_model_from_raw_examples(fn_args, trips, tmp
     metrics = result.get_metrics_for_all_slices()[()]
     assert metrics["example_count"]["doubleValue"] == len(records)
     assert metrics["auc"]["doubleValue"] > 0.9
+
+
+def test_damaged_data_is_named_before_the_first_step(fn_args, trips, tmp_path):
+    path = tmp_path / "train-0.gz"
+    whole = Path(tf.io.gfile.glob(trips.train[0])[0]).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    fn_args.train_files = [str(path)]
+    with pytest.raises(training.TrainingDataError, match=r"train-0.gz: record \d+ at uncompressed byte \d+ is damaged"):
+        train(fn_args)
+
+
+def test_folders_that_cannot_be_written_are_named_and_leave_nothing(fn_args, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    good, fn_args.model_run_dir = fn_args.model_run_dir, str(tmp_path / "file" / "run")
+    with pytest.raises(training.TrainingError, match=r"cannot write to .*file/run"):
+        train(fn_args, config=settings(steps=2))
+    fn_args.model_run_dir, fn_args.serving_model_dir = good, str(tmp_path / "file" / "Format-Serving")
+    with pytest.raises(training.TrainingError, match=r"cannot write to .*file"):
+        train(fn_args, config=settings(steps=2))
+
+
+def test_half_precision_outputs_are_refused_with_the_layer_to_change(fn_args):
+    def build():
+        inputs = {"miles_xf": tf_keras.Input((1,), name="miles_xf")}
+        return tf_keras.Model(inputs, layers.Dense(1, name="answer")(inputs["miles_xf"]))
+
+    with pytest.raises(training.TrainingConfigError, match="output 'answer' is bfloat16; give its last layer dtype="):
+        training.train(
+            fn_args, build, label_key="tipped_xf", loss="mse", config=settings(steps=1, precision="mixed_bfloat16")
+        )
