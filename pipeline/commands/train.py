@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes")
     cluster.add_argument("--parameter-servers", type=int, default=0, metavar="N", help="and a chief, if there are any")
+    cluster.add_argument("--evaluator", action="store_true", help="a task that evaluates while parameter servers train")
     cluster.add_argument("--max-restarts", type=int, default=3, metavar="N", help="of all workers, after a lost one")
     engine = parser.add_argument_group("engine", "passed to run_fn as custom_config['training']")
     engine.add_argument("--strategy", metavar="NAME", help="auto, one_device, mirrored, multi_worker, parameter_server")
@@ -63,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
         resume=args.resume,
     )
     cluster = ClusterConfig(
-        num_workers=args.workers, num_parameter_servers=args.parameter_servers, max_restarts=args.max_restarts
+        num_workers=args.workers,
+        num_parameter_servers=args.parameter_servers,
+        evaluator=args.evaluator,
+        max_restarts=args.max_restarts,
     )
     result = launch(spec, cluster)
     summary = {
