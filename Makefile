@@ -47,6 +47,10 @@ bench-pipeline: setup ## the whole pipeline against the stock one, 15,002 and 30
 	$(BIN)/python benchmarks/pipeline.py
 
 
+.PHONY: bench-validation
+bench-validation: setup ## the gate: precision and recall over 120 changes of real data, cost beside StatisticsGen
+	$(BIN)/python benchmarks/validation.py $(ARGS)
+
 .PHONY: bench-serve
 bench-serve: setup ## batching against none, overhead over a bare call, KServe's Python server, a 1 GB push
 	$(BIN)/python benchmarks/serve.py $(ARGS)

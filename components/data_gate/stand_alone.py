@@ -98,7 +98,7 @@ def _policy(mapping: Mapping[str, Any] | None, schema_file: str, allow: Sequence
 
 
 def infer_schema(data: str, label: str, ingest: Mapping[str, Any], scratch: str) -> schema_pb2.Schema:
-    """A first schema of the folder `data`, from at most `_MOST_BATCHES` batches of its first split."""
+    """A first schema of the folder `data`, from at most its first `_MOST_BATCHES` batches."""
     folder = read_folder(data, None, scratch, IngestConfig.from_dict(ingest, "ingest"))
     if not folder.examples:
         raise GateConfigError(f"{data}: holds statistics only; a schema is inferred from rows")
@@ -127,5 +127,5 @@ def change_schema(
 
 
 def _infer(folder: DataFolder, label: str) -> schema_pb2.Schema:
-    files = next(iter(folder.examples.values()))
+    files = tuple(file for split in folder.examples.values() for file in split)
     return infer(list(itertools.islice(batches(files), _MOST_BATCHES)), label)

@@ -1,0 +1,138 @@
+"""`sluice validate` and `sluice schema` on real files, as a person runs them."""
+
+import csv
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from pipeline import cli
+
+ROOT = pathlib.Path(__file__).parents[3]
+SCHEMA = ROOT / "modules/taxi/schema.pbtxt"
+
+
+@pytest.fixture(scope="module")
+def table(data):
+    """The first 2,000 rows of the taxi file, as text."""
+    path = data._package("tfx") / "examples/chicago_taxi_pipeline/data/simple/data.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))[:2001]
+
+
+@pytest.fixture
+def folder(table, tmp_path):
+    """Writes the table, with cells changed as {(line, column): text}, and returns the folder."""
+
+    def write(name="data", **cells):
+        header, *rows = [list(row) for row in table]
+        for place, text in cells.items():
+            column, line = place.rsplit("_line", 1)
+            rows[int(line) - 2][header.index(column)] = text
+        target = tmp_path / name
+        target.mkdir()
+        with (target / "trips.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([header, *rows])
+        return str(target)
+
+    return write
+
+
+@pytest.fixture
+def sluice(capsys):
+    """Runs a command in this process; returns (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_good_data_is_accepted(sluice, folder):
+    code, out, _ = sluice("validate", "--input", folder(), "--schema", SCHEMA)
+    assert code == 0
+    assert out.startswith("accepted (train ")
+    assert "not checked: drift: there are no baseline statistics" in out
+
+
+def test_bad_rows_are_named_by_file_and_line(sluice, folder, tmp_path):
+    bad = folder(payment_type_line42="Bitcoin", trip_start_hour_line100="25")
+    page = tmp_path / "page.html"
+    code, out, err = sluice("validate", "--input", bad, "--schema", SCHEMA, "--json", "--html", page)
+    assert code == 3
+    verdict = json.loads(out.splitlines()[-1])
+    assert verdict["verdict"] == "blocked"
+    places = {f["feature"]: [(s["file"], s["line"]) for s in f["samples"]] for f in verdict["findings"]}
+    assert places == {"payment_type": [("trips.csv", 42)], "trip_start_hour": [("trips.csv", 100)]}
+    assert "error: data rejected: payment_type: unexpected-value" in err
+    assert str(page) in err
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_word_among_numbers_is_a_changed_type(sluice, folder):
+    code, out, _ = sluice("validate", "--input", folder(fare_line7="free"), "--schema", SCHEMA)
+    assert code == 3
+    assert "fare: type-changed in train: BYTES; allowed: FLOAT" in out
+
+
+def test_drift_against_a_baseline_and_a_policy_of_a_workload(sluice, folder, table, tmp_path):
+    column = table[0].index("trip_miles")  # in quarters of a mile
+    cells = {f"trip_miles_line{i}": str(4 * float(row[column])) for i, row in enumerate(table[1:], start=2)}
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("label: {feature: tips}\nduplicates: {max_rows: 0}\n", encoding="utf-8")
+    arguments = ["validate", "--input", folder("new", **cells), "--schema", SCHEMA, "--baseline", folder("old")]
+    code, out, _ = sluice(*arguments, "--policy", policy)
+    assert code == 3
+    assert "trip_miles: drift in train" in out
+    assert "label" not in out
+    code, out, _ = sluice(*arguments, "--policy", policy, "--allow", "trip_miles:drift")
+    assert code == 0, out
+    assert "allowed trip_miles: drift" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "nowhere"], "nowhere: no such folder"),
+        (["--schema", "nowhere.pbtxt"], "nowhere.pbtxt: no such file"),
+        (["--allow", "fare"], "--allow fare: expected FEATURE:RULE"),
+        (["--policy", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+    ],
+)
+def test_mistakes_are_named(sluice, folder, arguments, message):
+    code, _, err = sluice("validate", "--input", folder(), "--schema", SCHEMA, *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_schema_update_accepts_what_diff_shows_and_keeps_the_rest(sluice, folder, tmp_path):
+    bad = folder(payment_type_line42="Bitcoin", trip_start_hour_line100="25")
+    schema = tmp_path / "schema.pbtxt"
+    shutil.copy(SCHEMA, schema)
+    code, out, _ = sluice("schema", "diff", "--input", bad, "--schema", schema)
+    assert code == 0
+    assert "payment_type     values: 11 listed -> also Bitcoin" in out
+    assert "trip_start_hour  range: 0 to 23 -> 0 to 25" in out
+    assert schema.read_text() == SCHEMA.read_text()
+
+    sluice("schema", "update", "--input", bad, "--schema", schema, "--feature", "payment_type")
+    changed = [line for line in schema.read_text().splitlines() if line not in SCHEMA.read_text().splitlines()]
+    assert changed == ['  value: "Bitcoin"']
+    sluice("schema", "update", "--input", bad, "--schema", schema)
+    assert sluice("validate", "--input", bad, "--schema", schema)[0] == 0
+    old = [line for line in SCHEMA.read_text().splitlines() if line.lstrip().startswith("#")]
+    assert [line for line in schema.read_text().splitlines() if line.lstrip().startswith("#")] == old
+
+
+def test_an_inferred_schema_accepts_its_own_data_and_catches_a_fault(sluice, folder, tmp_path):
+    schema = tmp_path / "first.pbtxt"
+    good = folder("good")
+    assert sluice("schema", "infer", "--input", good, "--output", schema, "--label", "tips")[0] == 0
+    assert sluice("validate", "--input", good, "--schema", schema)[0] == 0
+    code, out, _ = sluice("validate", "--input", folder("bad", trip_start_hour_line9="99"), "--schema", schema)
+    assert code == 3
+    assert "trip_start_hour: out-of-range" in out
