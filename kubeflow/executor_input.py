@@ -10,6 +10,9 @@ from typing import Any
 
 from kubeflow import launcher_paths
 
+_LAUNCHER_LOG = "executor-logs"
+"""An output that newer launchers add to every step and write themselves."""
+
 
 @dataclasses.dataclass
 class RuntimeArtifact:
@@ -61,6 +64,8 @@ class ExecutorInput:
         uris = self.uris()
         artifacts = {}
         for port, output in self.outputs.items():
+            if port == _LAUNCHER_LOG:
+                continue
             clean = {key: value for key, value in metadata.get(port, {}).items() if value is not None}
             mapped = launcher_paths.with_uris(_without_nulls(clean), uris)
             artifacts[port] = {"artifacts": [{"name": output.name, "uri": output.uri, "metadata": mapped}]}

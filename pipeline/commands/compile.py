@@ -4,6 +4,7 @@ import argparse
 import json
 import pathlib
 import sys
+import tempfile
 from typing import Any
 
 HELP = "Compile a workload's pipeline for Kubeflow Pipelines, and check it as the cluster's API server would."
@@ -60,10 +61,12 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
     from pipeline import config as pipeline_config
 
     cluster = _cluster(args, kubeflow_config)
+    scratch = tempfile.TemporaryDirectory(prefix="sluice-compile-")  # TFX makes the folder of a database that it gets
     settings = pipeline_config.make_config(
         args.workload,
         data=args.data,
         root=cluster.storage,
+        metadata_path=f"{scratch.name}/unused.sqlite",
         num_workers=args.workers,
         precision=args.precision,
         train_steps=args.train_steps,
@@ -75,7 +78,8 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
     from pipeline import pipeline
 
     trainer = ClusterConfig.from_dict(cluster.trainer_cluster(), "kubeflow config: trainer")
-    compiled = compiler.compile_pipeline(pipeline.create_pipeline(settings, trainer), cluster)
+    with scratch:
+        compiled = compiler.compile_pipeline(pipeline.create_pipeline(settings, trainer), cluster)
     return compiled, size.measure(compiled.pipeline_spec, compiled.platform_spec)
 
 

@@ -163,6 +163,10 @@ def provision_outputs(root: str, task_name: str, component: dict[str, Any], loca
         }
         for port, value in definitions.get("artifacts", {}).items()
     }
+    log = {"schemaTitle": "system.Artifact"}
+    artifacts["executor-logs"] = {
+        "artifacts": [{"name": "executor-logs", "uri": f"{task_root}/executor-logs", "type": log, "metadata": {}}]
+    }
     parameters = {
         name: {"outputFile": f"{scratch}/tmp/kfp/outputs/{name}"} for name in definitions.get("parameters", {})
     }

@@ -90,7 +90,10 @@ class Pod:
         for listed in outputs["artifacts"].values():
             pathlib.Path(self.local(listed["artifacts"][0]["uri"])).parent.mkdir(parents=True, exist_ok=True)
         command = [self._filled(argument, executor_input) for argument in [*container["command"], *container["args"]]]
+        published = pathlib.Path(self.local(outputs["artifacts"]["executor-logs"]["artifacts"][0]["uri"]))
+        published.touch()
         self._execute(command, container)
+        shutil.copyfile(self.log, published)
         return self._collect(outputs)
 
     def _execute(self, command: list[str], container: dict[str, Any]) -> None:
