@@ -14,7 +14,7 @@ from kubeflow.executor_input import RuntimeArtifact
 _KUBEFLOW_KEYS = ("display_name", "store_session_info", "_kfp_workspace")
 """Keys that Kubeflow adds to every artifact's metadata."""
 _INT64 = 1 << 63
-PropertyType = metadata_store_pb2.PropertyType  # type: ignore[attr-defined]
+PropertyType = metadata_store_pb2.PropertyType
 
 
 def load_class(path: str) -> Any:
@@ -91,7 +91,7 @@ def _set_declared(target: Any, kind: int, value: Any) -> None:
 
 def _custom(value: Any) -> Any:
     """As a struct: TFX's getters read numbers and text from it whatever type they want."""
-    return metadata_store_pb2.Value(struct_value=_encoded(value))  # type: ignore[attr-defined]
+    return metadata_store_pb2.Value(struct_value=_encoded(value))
 
 
 def _encoded(value: Any) -> struct_pb2.Struct:
