@@ -77,7 +77,8 @@ def test_stock_components(sample_pipelines, tmp_path):
     (shared / "data" / "trips.csv").write_text("".join(lines[:2001]))
     tell = OutcomeConfig(command=("sh", "-c", f"cat > {shared}/outcome.json"))
     config = KubeflowConfig(image="registry.example/sluice:1a2b3c4", storage=str(shared), outcome=tell)
-    cluster = kfp_simulation.Cluster(tmp_path, environment={"PYTHONPATH": str(pathlib.Path(__file__).parents[2])})
+    here = pathlib.Path(__file__).parent  # the image of somebody whose components are in sample_pipelines.py
+    cluster = kfp_simulation.Cluster(tmp_path, environment={"PYTHONPATH": f"{here.parents[1]}:{here}"})
 
     blessed = compiler.compile_pipeline(pipeline(sample_pipelines, shared, 1e9), config).to_yaml()
     first = cluster.run(blessed)
