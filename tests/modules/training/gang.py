@@ -34,6 +34,11 @@ def tf_config(tasks: Sequence[tuple[str, int]], ports: Sequence[int], task: tupl
     return json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @dataclasses.dataclass
 class Worker:
     process: subprocess.Popen
@@ -88,11 +93,13 @@ def gang(
     order: Sequence[int] | None = None,
     ports: Sequence[int] | None = None,
     tasks: Sequence[tuple[str, int]] | None = None,
+    late: bool = False,
 ) -> Iterator[Gang]:
     """Starts processes of tests/.../programs/<program>.py, one per task, several with a TF_CONFIG.
 
     Args:
       order: the order in which the tasks are started; their addresses in TF_CONFIG stay.
+      late: start every task only when the one before it already waits for its peers.
       tasks: (role, index) of each; None means `num_workers` workers.
     """
     tasks = tasks or [("worker", index) for index in range(num_workers)]
@@ -113,6 +120,8 @@ def gang(
                     command, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
                 )
             workers[index] = Worker(process, log)
+            if late:
+                Gang([workers[index]]).until(lambda port=ports[index]: listens(port))
         yield Gang([workers[index] for index in sorted(workers)])
     finally:
         for worker in workers.values():

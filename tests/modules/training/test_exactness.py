@@ -38,6 +38,7 @@ SCENARIOS = {
 }
 TWO_WORKERS = [*SCENARIOS]
 THREE_WORKERS = ["sgd", "adam", "everything"]
+MIRRORED = ["everything", "float16"]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,10 @@ def trained(gang, folder):
     runs = {}
 
     def start(num_workers, order=None):
-        names = {1: TWO_WORKERS, 2: TWO_WORKERS, 3: THREE_WORKERS}[num_workers]
-        with gang("exact", [str(folder), *names], num_workers, order) as workers:
-            assert workers.wait() == [0] * num_workers, workers.logs()
+        names = {1: TWO_WORKERS, 2: TWO_WORKERS, 3: THREE_WORKERS, "mirrored": MIRRORED}[num_workers]
+        processes = 1 if num_workers == "mirrored" else num_workers
+        with gang("exact", [str(folder), str(num_workers), *names], processes, order) as workers:
+            assert workers.wait() == [0] * processes, workers.logs()
         return {name: dict(np.load(folder / str(num_workers) / f"{name}.npz")) for name in names}
 
     def weights(name, num_workers, order=None):
@@ -94,6 +96,11 @@ def test_two_workers_equal_one_process(trained, name):
 @pytest.mark.parametrize("name", THREE_WORKERS)
 def test_three_workers_started_in_another_order_equal_one_process(trained, name):
     assert largest_difference(trained(name, 3, order=[2, 0, 1]), trained(name, 1)) < 1e-5
+
+
+def test_two_devices_of_one_process_equal_one(trained):
+    assert largest_difference(trained("everything", "mirrored"), trained("everything", 1)) < 1e-5
+    assert largest_difference(trained("float16", "mirrored"), trained("sgd", 1)) < 0.003
 
 
 def test_accumulation_equals_the_whole_batch(trained):

@@ -1,6 +1,6 @@
-"""Trains small models, one scenario after the other, and writes the weights: exact.py FOLDER NAME...
+"""Trains small models, one scenario after the other, and writes the weights: exact.py FOLDER TARGET NAME...
 
-FOLDER has data-*.tfrecord and scenarios.json; the chief writes FOLDER/<replicas>/<name>.npz.
+FOLDER has data-*.tfrecord and scenarios.json; the chief writes FOLDER/TARGET/<name>.npz.
 """
 
 import functools
@@ -75,10 +75,15 @@ def main() -> None:
     folder = Path(sys.argv[1])
     scenarios = json.loads((folder / "scenarios.json").read_text())
     cluster = read_cluster()
-    strategy = build_strategy(TrainingConfig(), cluster)
+    if sys.argv[2] == "mirrored":  # two logical devices in one process, as on a machine with two GPUs
+        halves = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], halves)
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    else:
+        strategy = build_strategy(TrainingConfig(), cluster)
     files = find_files([str(folder / "data-*.tfrecord")], "training")
-    target = folder / str(strategy.num_replicas_in_sync)
-    for name in sys.argv[2:]:
+    target = folder / sys.argv[2]
+    for name in sys.argv[3:]:
         result = run(strategy, cluster, files, scenarios[name])
         if cluster.is_chief:
             target.mkdir(exist_ok=True)
