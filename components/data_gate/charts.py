@@ -1,4 +1,4 @@
-"""One column of several data sets as an SVG: outlines for numbers, bars for categories. No script, no network."""
+"""One column of several data sets as an SVG: outlines for numbers, bars for names. No script, no network."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from components.html_page import Markup, text
 _WIDTH, _HEIGHT, _FLOOR = 420, 130, 112
 _BINS = 24
 _MOST_CATEGORIES = 10
+_MOST_INTEGERS = 120
 _BAR, _LABEL_WIDTH = 7, 130
 
 
@@ -29,6 +30,8 @@ def chart(columns: Mapping[str, ColumnSummary], series: Sequence[Series]) -> Mar
     shown_categories = [(s, categories[s.name]) for s in series if s.name in categories]
     if shown_numbers:
         return _outlines(shown_numbers)
+    if shown_categories and _are_integers(shown_categories):
+        return _integers(shown_categories)
     if shown_categories:
         return _bars(shown_categories)
     return Markup("")
@@ -61,15 +64,37 @@ def _outlines(shown: Sequence[tuple[Series, NumberSummary]]) -> Markup:
     bounds = [low + i * step for i in range(_BINS + 1)]
     heights = [(s, _bin_shares(number, bounds)) for s, number in shown]
     tallest = max(max(shares) for _, shares in heights) or 1.0
+    return _steps(heights, tallest, (f"below {low:.4g}", f"{(low + high) / 2:.4g}", f"above {high:.4g}"))
+
+
+def _integers(shown: Sequence[tuple[Series, CategorySummary]]) -> Markup:
+    """Categories that are integers (hours, months, areas), in their order."""
+    values = sorted({int(value) for _, category in shown for value in category.counts})
+    places = list(range(values[0], values[-1] + 1))
+    shares = [(s, category.shares()) for s, category in shown]
+    heights = [(s, [by_value.get(str(place), 0.0) for place in places]) for s, by_value in shares]
+    tallest = max(max(steps) for _, steps in heights) or 1.0
+    return _steps(heights, tallest, (str(places[0]), str(places[len(places) // 2]), str(places[-1])))
+
+
+def _are_integers(shown: Sequence[tuple[Series, CategorySummary]]) -> bool:
+    """Whether all values are integers, few enough and near enough to each other to be drawn in order."""
+    values = {value for _, category in shown for value in category.counts}
+    if not values or not all(value.removeprefix("-").isdigit() for value in values):
+        return False
+    return max(map(int, values)) - min(map(int, values)) < _MOST_INTEGERS
+
+
+def _steps(heights: Sequence[tuple[Series, Sequence[float]]], tallest: float, ends: tuple[str, str, str]) -> Markup:
     paths = "".join(_path(s, shares, tallest, filled=i == 0) for i, (s, shares) in enumerate(heights))
     axis = (
         f'<line x1="0" y1="{_FLOOR}" x2="{_WIDTH}" y2="{_FLOOR}" stroke="#9aa7b2"/>'
-        f'<text x="2" y="{_HEIGHT - 4}">below {low:.4g}</text>'
-        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 4}" text-anchor="middle">{(low + high) / 2:.4g}</text>'
-        f'<text x="{_WIDTH - 2}" y="{_HEIGHT - 4}" text-anchor="end">above {high:.4g}</text>'
+        f'<text x="2" y="{_HEIGHT - 4}">{ends[0]}</text>'
+        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 4}" text-anchor="middle">{ends[1]}</text>'
+        f'<text x="{_WIDTH - 2}" y="{_HEIGHT - 4}" text-anchor="end">{ends[2]}</text>'
         f'<text x="2" y="10">{tallest:.0%}</text>'
     )
-    return _svg(paths + axis, _HEIGHT, "distribution of " + ", ".join(s.name for s, _ in shown))
+    return _svg(paths + axis, _HEIGHT, "distribution of " + ", ".join(s.name for s, _ in heights))
 
 
 def _bin_shares(number: NumberSummary, bounds: Sequence[float]) -> list[float]:

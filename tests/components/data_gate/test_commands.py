@@ -80,8 +80,8 @@ def test_a_word_among_numbers_is_a_changed_type(sluice, folder):
 
 
 def test_drift_against_a_baseline_and_a_policy_of_a_workload(sluice, folder, table, tmp_path):
-    column = table[0].index("trip_miles")  # in quarters of a mile
-    cells = {f"trip_miles_line{i}": str(4 * float(row[column])) for i, row in enumerate(table[1:], start=2)}
+    column = table[0].index("trip_miles")  # in halves of a mile
+    cells = {f"trip_miles_line{i}": str(2 * float(row[column])) for i, row in enumerate(table[1:], start=2)}
     policy = tmp_path / "policy.yaml"
     policy.write_text("label: {feature: tips}\nduplicates: {max_rows: 0}\n", encoding="utf-8")
     arguments = ["validate", "--input", folder("new", **cells), "--schema", SCHEMA, "--baseline", folder("old")]
