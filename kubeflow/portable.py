@@ -32,7 +32,7 @@ def to_image(value: str, step: str, key: str, shared: tuple[str, ...]) -> str:
     if _exists(path):
         raise CompileError(
             f"step {step!r}: {key} is {value}, a path of this machine that no pod sees. Put the file into a package "
-            f"under modules/, into the shared storage ({', '.join(shared)}), or give an s3://, gs:// or minio:// URL."
+            f"under modules/ or into the shared storage ({', '.join(shared)})."
         )
     return value
 

@@ -24,9 +24,7 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", help=f"the cluster's side (default: {DEFAULT_CONFIG} if there is one)"
     )
     parser.add_argument("--image", help="the image of `make image`, by git SHA or digest")
-    parser.add_argument(
-        "--data", metavar="URL", help="where the pods find the data: a mounted folder, s3://, gs://, minio://"
-    )
+    parser.add_argument("--data", metavar="URL", help="where the pods find the data: a folder of a mounted claim")
     parser.add_argument("--workers", type=int, metavar="N", help="training workers (default: the workload's)")
     parser.add_argument("--precision", help="float32, mixed_bfloat16 or mixed_float16 (default: the workload's)")
     parser.add_argument("--train-steps", type=int, metavar="N", help="optimizer steps (default: the workload's)")
