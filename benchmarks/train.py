@@ -141,7 +141,7 @@ def compare_precision(folder: pathlib.Path, rounds: int, steps: int) -> Any:
 
 def communication(folder: pathlib.Path, rounds: int, steps: int) -> dict[str, Any]:
     """1 - step time of two independent concurrent workers / step time of the two under MWMS, by case."""
-    cases = [
+    cases: list[dict[str, Any]] = [
         {"name": "conv", "workload": "conv", "settings": {}},
         {"name": "mlp", "workload": "mlp", "settings": {}},
         {"name": "mlp bfloat16 reduce", "workload": "mlp", "settings": {"compress": "bfloat16"}},
