@@ -43,7 +43,7 @@ def read(source: Source, span: Span, columns: tuple[str, ...], config: IngestCon
     """The rows of a span."""
     with _opened(source) as file:
         first = span.first
-        for batch in _batches(source.format, file, span, columns, config):
+        for batch in _batches(source, file, span, columns, config):
             arrays = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
             yield _block(arrays, first, batch.num_rows)
             first += batch.num_rows
@@ -112,17 +112,17 @@ def _part_rows(kind: str, file: Any) -> list[int]:
 
 
 def _batches(
-    kind: str, file: Any, span: Span, columns: tuple[str, ...], config: IngestConfig
+    source: Source, file: Any, span: Span, columns: tuple[str, ...], config: IngestConfig
 ) -> Iterator[pa.RecordBatch]:
-    if kind == "parquet":
+    if source.format == "parquet":
         groups = list(range(span.start, span.end))
         rows = sum(file.metadata.row_group(group).num_rows for group in groups)
         size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
         at_once = max(1, min(_MAX_ROWS, rows * config.chunk_bytes // max(1, size)))
         yield from file.iter_batches(at_once, row_groups=groups, columns=list(columns), use_threads=False)
-    elif kind == "avro":
+    elif source.format == "avro":
         for block in file:
-            yield _from_records(list(block), columns)
+            yield _from_records(list(block), columns, source.name)
     elif isinstance(file, pa.Table):
         yield from file.combine_chunks().to_batches(_MAX_ROWS)
     else:
@@ -132,11 +132,11 @@ def _batches(
                 yield batch.slice(start, _MAX_ROWS)
 
 
-def _from_records(records: list[dict], columns: tuple[str, ...]) -> pa.RecordBatch:
+def _from_records(records: list[dict], columns: tuple[str, ...], file_name: str) -> pa.RecordBatch:
     arrays = []
     for name in columns:
         try:
             arrays.append(pa.array([record[name] for record in records]))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise IngestDataError(f"column {name!r} holds values of several types: {error}") from None
+            raise IngestDataError(f"{file_name}: column {name!r} holds values of several types: {error}") from None
     return pa.RecordBatch.from_arrays(arrays, list(columns))

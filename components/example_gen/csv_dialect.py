@@ -45,10 +45,10 @@ def read_dialect(source: Source, config: IngestConfig) -> Dialect:
         twice. The message names the file.
     """
     head, whole = _head(source, config)
-    offset = len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
-    offset += len(head[offset:]) - len(head[offset:].lstrip(b"\r\n"))
-    lines_before = len(head[:offset].splitlines())
-    body = head[offset:]
+    marked = len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
+    body = head[marked:].lstrip(b"\r\n")
+    offset = len(head) - len(body)
+    lines_before = len(head[marked:offset].splitlines())
     _check_text(body, source, config, lines_before, whole)
     if not body.strip():
         raise IngestDataError(f"{source.name}: 0 rows and no header: the file has nothing but white space")

@@ -44,14 +44,15 @@ def infer(text: pa.Array, config: IngestConfig, locate: Locate) -> Parsed:
     present = len(values) - values.null_count
     if not present:
         return Parsed("none", values, evidence)
-    numbers = _numbers(values, evidence, locate)
+    words = _words(config)
+    numbers = _numbers(values, words, evidence, locate)
     if numbers is None:
-        words = _words(config)
         masked = _null_where(values, pc.is_in(values, words))
         evidence.words = masked.null_count - values.null_count
         candidate = pc.ascii_trim_whitespace(masked)
         if evidence.words < present:
-            numbers = _numbers(pc.replace_substring_regex(candidate, r"^\+(\d)", r"\1"), evidence, locate)
+            unsigned = pc.replace_substring_regex(candidate, r"^\+(\d)", r"\1")
+            numbers = _numbers(unsigned, words, evidence, locate)
         if numbers is None:
             return _as_text(values, masked, evidence, locate)
         _first(evidence, "words", values, _true(pc.and_(pc.is_valid(values), pc.is_null(masked))), locate)
@@ -113,7 +114,7 @@ def note_losses(numbers: pa.Array, evidence: Evidence, locate: Locate, shown: pa
         _first(evidence, "overflows", shown, overflow, locate)
 
 
-def _numbers(values: pa.Array, evidence: Evidence, locate: Locate) -> pa.Array | None:
+def _numbers(values: pa.Array, words: pa.Array, evidence: Evidence, locate: Locate) -> pa.Array | None:
     """int64 or float64 values, or None where some value is not a plain number. Counts ints, bigs and floats."""
     present = len(values) - values.null_count
     integers = _cast(values, pa.int64()) if _cast(_probe(values), pa.int64()) is not None else None
@@ -123,7 +124,7 @@ def _numbers(values: pa.Array, evidence: Evidence, locate: Locate) -> pa.Array |
         evidence.ints = present
         return integers
     floats = _cast(values, pa.float64()) if _cast(_probe(values), pa.float64()) is not None else None
-    if floats is None or (pc.any(pc.is_nan(floats)).as_py() and pc.any(pc.is_in(values, pa.array(DEFAULT_NA))).as_py()):
+    if floats is None or (pc.any(pc.is_nan(floats)).as_py() and pc.any(pc.is_in(values, words)).as_py()):
         return None
     pointed = _true(pc.match_substring_regex(values, "[.eEnN]"))
     evidence.floats = int(np.count_nonzero(pointed))

@@ -145,6 +145,8 @@ REFUSED = {
     "long row": ({"d.csv": PLAIN + "1,2,3,4\n"}, {}, ["d.csv:42", "got 4"]),
     "short row after a quoted line end": ({"d.csv": 'a,s\n1,"x\ny"\n2\n'}, {}, ["d.csv:4"]),
     "a last line of spaces": ({"d.csv": PLAIN + "   \n"}, {}, ["d.csv:42"]),
+    "short row after a byte order mark": ({"d.csv": "\ufeff" + PLAIN + "1,2\n"}, {}, ["d.csv:42"]),
+    "short row after blank lines": ({"d.csv": "\n\n" + HEADER + "\n" + ROWS + "1,2\n"}, {}, ["d.csv:45"]),
     "word in declared numbers": ({"d.csv": PLAIN + "x,2.0,1\n"}, {"types": {"a": "int"}}, ["d.csv:42", "'a'", "'x'"]),
     "beyond int64": (
         {"d.csv": PLAIN + "9223372036854775808,2.0,1\n"},
@@ -200,6 +202,7 @@ def test_refuses(name, ingest_files, tmp_path):
 TOLD = {
     "NA": (PLAIN + "100,NA,1\n", {}, "b", ["1 words", "'NA' at d.csv:42", "missing"]),
     "own NA": (PLAIN + "-,1.5,1\n", {"na": ["-"]}, "a", ["'-' at d.csv:42", "missing"]),
+    "own NA without nan": (PLAIN + "nan,1.5,1\n-,1.5,1\n", {"na": ["-"]}, "a", ["'-' at d.csv:43", "missing"]),
     "one x": (PLAIN + "x,2.0,1\n", {}, "a", ["'x' at d.csv:42", "bytes"]),
     "1,234": (PLAIN + '"1,234",2.0,1\n', {}, "a", ["'1,234' at d.csv:42", "bytes"]),
     "2**63": (PLAIN + "9223372036854775808,2.0,1\n", {}, "a", ["9223372036854775808", "d.csv:42", "bytes"]),
