@@ -28,6 +28,16 @@ COMMANDS = {
     "cancel": "stop a submitted run",
 }
 
+
+class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, "", False, []) or "default" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
+
+
 EPILOG = """exit codes: 0 done; 1 a step failed; 2 wrong usage or configuration; 3 data rejected; 4 model not blessed;
 5 push failed; 138 a training worker was lost for good; 143 stopped by a signal.
 `sluice COMMAND --help` explains each command."""
@@ -84,7 +94,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     chosen = next((argument for argument in argv if not argument.startswith("-")), None)
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        command = commands.add_parser(name, help=summary, formatter_class=_Defaults)
         if name == chosen:
             module = importlib.import_module(f"pipeline.commands.{name}")
             command.description = module.HELP
