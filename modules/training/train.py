@@ -140,7 +140,8 @@ class _Training:
         fn_args, config, request = self.fn_args, self.config, self.request
         parse, train_files, eval_files = self._inputs()
         choose_sharding(config, len(train_files.paths), self.cluster.num_workers)  # before peers are waited for
-        strategy = build_strategy(config, self.cluster)
+        with translated(self.cluster):
+            strategy = build_strategy(config, self.cluster)
         tf_keras.utils.set_random_seed(config.seed)
         replicas = placement(strategy, self.cluster.worker_rank)
         largest = functools.partial(largest_of_all_workers, strategy)
