@@ -147,6 +147,9 @@ class PipelineConfig:
     serving_dir: str = ""
     registry_dir: str = ""
     enable_cache: bool = True
+    compare_with_last_blessed_data: bool = True
+    """Whether the gate looks for drift from the data of the last run whose model was blessed. It is found in ML
+    Metadata, which Kubeflow gives no step: there the gate says that drift was not checked."""
     beam_pipeline_args: tuple[str, ...] = ()
     component_beam_args: dict = dataclasses.field(default_factory=dict)
     """Beam options of single steps, by step id, in place of the general ones: another runner, for example."""

@@ -11,6 +11,7 @@ from tfx.orchestration import pipeline as tfx_pipeline
 from tfx.proto import trainer_pb2
 
 from components.baseline_resolver import baseline_resolver
+from components.data_gate.baseline import baseline_statistics_resolver
 from components.data_gate.component import DataGate
 from components.data_gate.config import GatePolicy
 from components.evaluator.component import Evaluator
@@ -49,17 +50,21 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     ).with_id("ExampleGen")
     statistics = StatisticsGen(examples=examples.outputs["examples"])
     schema = _schema_node(config, statistics)
-    validator = ExampleValidator(
-        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"]
+    validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
+    last_blessed = (
+        baseline_statistics_resolver(statistics.outputs["statistics"])
+        if config.compare_with_last_blessed_data
+        else None
     )
     gate = DataGate(
         statistics=statistics.outputs["statistics"],
         schema=schema.outputs["schema"],
         anomalies=validator.outputs["anomalies"],
         examples=examples.outputs["examples"],
+        baseline_statistics=last_blessed.outputs["statistics"] if last_blessed else None,
         policy=GatePolicy.from_dict(workload.gate, f"workload {workload.name}: gate"),
     ).with_id("DataGate")
-    nodes += [examples, statistics, schema, validator, gate]
+    nodes += [examples, statistics, schema, validator, *([last_blessed] if last_blessed else []), gate]
 
     transform = None
     if workload.transform:
@@ -102,7 +107,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     nodes += [trainer, baseline, evaluator, pusher, registrar]
 
     # Nothing reads or learns from data that the gate has not let through.
-    for node in nodes[5:]:
+    for node in nodes[nodes.index(gate) + 1 :]:
         node.add_upstream_node(gate)
     _set_beam_args(config, nodes)
     return tfx_pipeline.Pipeline(

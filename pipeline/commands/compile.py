@@ -69,6 +69,7 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
         precision=args.precision,
         train_steps=args.train_steps,
         enable_cache=not args.no_cache,
+        compare_with_last_blessed_data=False,
     )
     print("reading the pipeline ...", file=sys.stderr)
     from components.trainer.cluster_config import ClusterConfig

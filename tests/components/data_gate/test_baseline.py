@@ -47,10 +47,11 @@ class History:
             artifact.id = artifact_id
         return artifact
 
-    def baseline(self):
-        found = LastBlessedStatisticsStrategy().resolve_artifacts(
-            self.store, {"statistics": self.statistics, "model_blessing": self.blessings}
-        )
+    def baseline(self, candidate_id=10**6):
+        candidate = standard_artifacts.ExampleStatistics()
+        candidate.id = candidate_id
+        inputs = {"candidate": [candidate], "statistics": self.statistics, "model_blessing": self.blessings}
+        found = LastBlessedStatisticsStrategy().resolve_artifacts(self.store, inputs)
         assert found["model_blessing"] == []
         return [artifact.id for artifact in found["statistics"]]
 
@@ -79,3 +80,10 @@ def test_cached_statistics_are_found_in_the_run_that_used_them(history):
     wanted = history.add_run("first", blessed=False)
     history.add_run("second, on the same data", blessed=True, same_statistics=wanted)
     assert history.baseline() == [wanted]
+
+
+def test_data_is_never_compared_with_itself_or_with_what_came_later(history):
+    first = history.add_run("first", blessed=True)
+    second = history.add_run("second", blessed=True)
+    assert history.baseline(candidate_id=first) == []
+    assert history.baseline(candidate_id=second) == [first]
