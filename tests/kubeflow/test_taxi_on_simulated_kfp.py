@@ -65,8 +65,8 @@ class Place:
 def compiled(place: Place, at_least: float | None = None) -> str:
     """The taxi pipeline, with the AUC bound moved where `at_least` is given."""
     settings = pipeline_config.make_config(
-        compare_with_last_blessed_data=False,
         "taxi",
+        compare_with_last_blessed_data=False,
         data=str(place.csv.parent),
         root=str(place.shared),
         num_workers=2 if FULL else 1,
