@@ -175,9 +175,9 @@ def test_taken_port_is_named(job):
 
 
 def test_full_disk_ends_with_a_plain_message_and_no_half_checkpoint(job):
-    with job.start(num_workers=1, trouble={"kind": "file_limit", "worker": 0, "bytes": 2000}) as workers:
+    with job.start(num_workers=1, trouble={"kind": "file_limit", "worker": 0, "bytes": 15_000}) as workers:
         assert workers.wait() == [1], workers.logs()
-        assert "cannot write the checkpoint" in workers.workers[0].text
+        assert "cannot write the checkpoint" in workers.workers[0].text, workers.logs()
     assert job.checkpoints() == []
     assert not job.model_dir.exists()
 

@@ -91,7 +91,7 @@ def main() -> None:
         miles = tf_keras.Input((1,), name="miles_xf")
         payment = tf_keras.Input((1,), name="payment_xf", dtype="int64")
         embedded = layers.Flatten()(layers.Embedding(4, 4)(payment))
-        hidden = layers.Dense(64, activation="relu")(layers.Concatenate()([miles, embedded]))
+        hidden = layers.Dense(256, activation="relu")(layers.Concatenate()([miles, embedded]))
         if trouble:
             hidden = Troubled(trouble)(hidden)
         output = layers.Dense(1, activation="sigmoid", dtype="float32", name="probabilities")(hidden)
