@@ -31,7 +31,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         result: dict[str, Any] = judge_all(pathlib.Path(folder))
         if args.rows:
-            result["cost"] = measure_cost(args.rows, pathlib.Path(folder))
+            result["cost"] = measure_cost(args.rows, pathlib.Path(folder, "cost"))
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"written to {args.output}")
