@@ -81,7 +81,7 @@ e2e-kfp-sim: setup ## the compiled taxi pipeline on a simulated Kubeflow, all ro
 	SLUICE_KFP_SIM=full $(BIN)/pytest tests/kubeflow/test_taxi_on_simulated_kfp.py tests/kubeflow/test_stock_on_simulated_kfp.py -v $(ARGS)
 
 .PHONY: e2e-docker
-e2e-docker: setup ## one step of the compiled pipeline in the real image; IMAGE=sluice:GIT_SHA
+e2e-docker: setup ## a step and two training workers in the real image; IMAGE=sluice:GIT_SHA
 	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-docker IMAGE=sluice:\$$(git rev-parse --short=12 HEAD)" >&2; exit 2; }
 	SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_image.py -m docker -v $(ARGS)
 

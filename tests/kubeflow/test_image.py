@@ -93,6 +93,14 @@ def start_worker(network: str, folder: pathlib.Path, job: str, index: int) -> st
     return name
 
 
+def logs(name: str) -> str:
+    """What the container said, on both streams."""
+    result = subprocess.run(
+        ["docker", "logs", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return result.stdout[-3000:]
+
+
 def exit_codes(names: list[str]) -> list[int]:
     return [int(docker("wait", name)) for name in names]
 
@@ -103,10 +111,17 @@ def test_two_workers_find_each_other_and_a_killed_one_ends_the_gang(network, tmp
 
     tmp_path.chmod(0o777)
     (tmp_path / "someones_model.py").write_text(RUN_FN)
-    fn_args = {"serving_model_dir": "/job/model/Format-Serving", "model_run_dir": "/job/run", "custom_config": None}
+    fn_args = {
+        "serving_model_dir": "/job/model/Format-Serving",
+        "eval_model_dir": "/job/model/Format-TFMA",
+        "model_run_dir": "/job/run",
+        "custom_config": None,
+    }
     spec = TrainingSpec(
         run_fn="someones_model.run_fn", fn_args=fn_args, tfx={}, model_dir="/job/model", job_dir="/job/work"
     )
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work").chmod(0o777)
     (tmp_path / "spec.json").write_text(json.dumps(dataclasses.asdict(spec)))
     job = f"job-{uuid.uuid4().hex[:6]}"
     names = [start_worker(network, tmp_path, job, 0)]
@@ -118,8 +133,9 @@ def test_two_workers_find_each_other_and_a_killed_one_ends_the_gang(network, tmp
         assert exit_codes(names) == [137]
         docker("rm", "--force", *names)
         names = [start_worker(network, tmp_path, job, index) for index in range(2)]
-        assert exit_codes(names) == [0, 0], docker("logs", names[0], check=False)
-        files = list((tmp_path).rglob("saved_model.pb"))
+        ended = exit_codes(names)
+        assert ended == [0, 0], logs(names[0])
+        files = list(tmp_path.rglob("saved_model.pb"))
         assert [file.read_text() for file in files] == ["2.0"]
     finally:
         docker("rm", "--force", *names, check=False)
