@@ -36,7 +36,7 @@ format: setup ## rewrite the sources in the project's format
 
 .PHONY: lock
 lock: setup ## resolve requirements/*.in again
-	for name in runtime dev; do .venv/tools/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.lock; done
+	for name in runtime dev gpu; do .venv/tools/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.lock; done
 
 .PHONY: bench-ingest
 bench-ingest: setup ## ingestion against the stock components, three sizes, 5 GB; ARGS="--large-gb 0" is shorter

@@ -26,7 +26,7 @@ setup(
         "modules": ["**/*.pbtxt", "**/*.csv", "**/*.html", "**/*.yaml"],
         "pipeline": ["**/*.html"],
         "components": ["**/*.html"],
-        "kubeflow": ["Dockerfile", "manifests/**/*", "dashboards/*"],
+        "kubeflow": ["Dockerfile", "*.yaml", "manifests/**/*", "dashboards/*"],
     },
     install_requires=requirements("runtime"),
     extras_require={"dev": requirements("dev")},

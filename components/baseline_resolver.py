@@ -12,7 +12,8 @@ class BlessedBeforeCandidateStrategy(resolver.ResolverStrategy):
     comparison says nothing, and the Evaluator runs again because its input changed. Here a candidate keeps its baseline
     for good, so that evaluating it again is a cache hit.
 
-    Channels: `candidate` (Model, exactly the one just trained), `model` (all Models), `model_blessing` (all ModelBlessings).
+    Channels: `candidate` (Model, exactly the one just trained), `model` (all Models), `model_blessing` (all
+    ModelBlessings).
     """
 
     def resolve_artifacts(self, store, input_dict: dict[str, list[types.Artifact]]) -> dict[str, list[types.Artifact]]:

@@ -27,12 +27,13 @@ class RecordingDagRunner(local_dag_runner.LocalDagRunner):
         on_step: Callable[[str, str], None] = lambda name, state: None,
         from_step: str | None = None,
         to_step: str | None = None,
-        base_run_id: str | None = None,
+        base_run: RunRecord | None = None,
     ):
         super().__init__()
         self._record = record
+        self._base_run = base_run
         self._on_step = on_step
-        self._from_step, self._to_step, self._base_run_id = from_step, to_step, base_run_id
+        self._from_step, self._to_step = from_step, to_step
 
     def run_with_ir(self, pipeline: pipeline_pb2.Pipeline, run_options: pipeline_pb2.RunOptions | None = None) -> None:
         """See LocalDagRunner; `run_options` is not used, the constructor takes the steps by name."""
@@ -52,8 +53,8 @@ class RecordingDagRunner(local_dag_runner.LocalDagRunner):
         if not (self._from_step or self._to_step):
             return
         settings = pipeline_pb2.SnapshotSettings()
-        if self._base_run_id:
-            settings.base_pipeline_run_strategy.base_run_id = self._base_run_id
+        if self._base_run:
+            settings.base_pipeline_run_strategy.base_run_id = self._base_run.run_id
         partial_run_utils.mark_pipeline(
             pipeline,
             from_nodes=[self._from_step] if self._from_step else None,
@@ -70,7 +71,10 @@ class RecordingDagRunner(local_dag_runner.LocalDagRunner):
         is_step = node.node_info.type.name != RESOLVER_TYPE
         if node.execution_options.HasField("skip"):
             reused = node.execution_options.skip.reuse_artifacts_mode != pipeline_pb2.NodeExecutionOptions.Skip.NEVER
-            self._finish(name, "reused" if reused and self._base_run_id else "not run", 0.0, is_step)
+            if is_step and reused and self._base_run:
+                self._finish(name, "reused", 0.0, is_step, self._base_run.step(name).outputs)
+            else:
+                self._finish(name, "not run", 0.0, is_step)
             return
         executor_spec = _with_fingerprint(runner_utils.extract_executor_spec(deployment, name), node)
         node_launcher = launcher.Launcher(

@@ -48,8 +48,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     examples = ExampleGen(
         input_base=config.data, config=IngestConfig.from_dict(ingest, f"workload {workload.name}: ingest")
     ).with_id("ExampleGen")
-    statistics = StatisticsGen(examples=examples.outputs["examples"])
-    schema = _schema_node(config, statistics)
+    statistics, schema = _statistics_and_schema(config, examples)
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     last_blessed = (
         baseline_statistics_resolver(statistics.outputs["statistics"])
@@ -62,7 +61,9 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         anomalies=validator.outputs["anomalies"],
         examples=examples.outputs["examples"],
         baseline_statistics=last_blessed.outputs["statistics"] if last_blessed else None,
-        policy=GatePolicy.from_dict(workload.gate, f"workload {workload.name}: gate"),
+        policy=GatePolicy.from_dict(
+            {"schema_file": config.schema_file or "schema.pbtxt", **workload.gate}, f"workload {workload.name}: gate"
+        ),
     ).with_id("DataGate")
     nodes += [examples, statistics, schema, validator, *([last_blessed] if last_blessed else []), gate]
 
@@ -120,10 +121,13 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
     )
 
 
-def _schema_node(config: PipelineConfig, statistics: base_component.BaseComponent) -> base_component.BaseComponent:
+def _statistics_and_schema(config: PipelineConfig, examples: base_component.BaseComponent) -> tuple:
+    """With a curated schema the statistics know which integers are categories; without one it is inferred from them."""
     if config.schema_file:
-        return ImportSchemaGen(schema_file=config.schema_file).with_id("SchemaGen")
-    return SchemaGen(statistics=statistics.outputs["statistics"])
+        schema = ImportSchemaGen(schema_file=config.schema_file).with_id("SchemaGen")
+        return StatisticsGen(examples=examples.outputs["examples"], schema=schema.outputs["schema"]), schema
+    statistics = StatisticsGen(examples=examples.outputs["examples"])
+    return statistics, SchemaGen(statistics=statistics.outputs["statistics"])
 
 
 def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, schema, transform) -> Trainer:

@@ -44,7 +44,7 @@ def run(
         names = local_runner.step_names(pipeline)
         local_runner.check_step(from_step, "--from", names)
         local_runner.check_step(to_step, "--to", names)
-        base_run_id = _base_run(config, names, from_step)
+        base_run = _base_run(config, names, from_step)
         connection = metadata.sqlite_metadata_connection_config(config.metadata_path)
         for line in recovery.reconcile(connection, config.pipeline_root):
             _say(line)
@@ -54,7 +54,7 @@ def run(
         if native_logs:
             native_logs.send_to(str(record.log_path))
         runner = local_runner.RecordingDagRunner(
-            record, _Progress(record).on_step, from_step=from_step, to_step=to_step, base_run_id=base_run_id
+            record, _Progress(record).on_step, from_step=from_step, to_step=to_step, base_run=base_run
         )
         _run_steps(runner, pipeline, record, config)
     return record
@@ -85,7 +85,7 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
 
 
-def _base_run(config: PipelineConfig, names: list[str], from_step: str | None) -> str | None:
+def _base_run(config: PipelineConfig, names: list[str], from_step: str | None) -> RunRecord | None:
     """The newest run that has outputs of every step before `from_step`."""
     if from_step is None or from_step == names[0]:
         return None
@@ -93,7 +93,7 @@ def _base_run(config: PipelineConfig, names: list[str], from_step: str | None) -
     for record in run_record.load_all(config.root, config.workload.name):
         states = {step.name: step.state for step in record.steps}
         if all(states.get(name) in ("ran", "cached", "reused") for name in needed):
-            return record.run_id
+            return record
     raise ConfigError(
         f"--from {from_step}: no earlier run under {config.root} has the outputs of {', '.join(needed)}. "
         "Run once without --from."

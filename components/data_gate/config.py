@@ -66,7 +66,7 @@ class LabelPolicy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimePolicy:
-    """When a row happened. `feature` is a number of `unit` since 1970, or ISO 8601 text (UTC).
+    """When a row happened. `feature` is a number of `unit` since 1970,.
 
     `max_age_days` is against the clock and `min_advance_days` against the newest row of the baseline; both are off
     unless given. `ordered_splits` names splits that follow each other in time, such as [train, eval].

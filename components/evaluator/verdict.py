@@ -89,7 +89,12 @@ def _values(evaluation_dir: str, model_name: str) -> dict[str, dict[str, float]]
     for key, metrics in results[0].slicing_metrics if results else []:
         name = ", ".join(f"{column}={value}" for column, value in key) or WHOLE
         numbers = metrics.get("", {}).get("", {})
-        found[name] = {metric: value["doubleValue"] for metric, value in numbers.items() if "doubleValue" in value}
+        # `auc_diff` and the like, which TFMA adds where there is a baseline, are shown as the baseline's own value.
+        found[name] = {
+            metric: value["doubleValue"]
+            for metric, value in numbers.items()
+            if "doubleValue" in value and not metric.endswith("_diff")
+        }
     return found
 
 

@@ -7,6 +7,7 @@ lack of finished steps shows it. Every worker watches itself: the hung one and t
 import contextlib
 import faulthandler
 import os
+import pathlib
 import sys
 import threading
 import time
@@ -59,6 +60,7 @@ class Watchdog:
             now = time.monotonic()
             if value != self._seen:
                 self._seen, self._changed = value, now
+                _beat()
             elif self._timeout_s and now - self._changed > self._timeout_s:
                 self._on_stall(self._message(now - self._changed))
                 return
@@ -71,6 +73,18 @@ class Watchdog:
         if self._cluster.num_workers > 1:
             return f"{text}; all peers answer, so one of them hangs: see which log stopped first"
         return text
+
+
+def _beat() -> None:
+    """Dates the file that the liveness probe of a pod looks at; without one nobody looks."""
+    path = os.environ.get("SLUICE_HEARTBEAT_FILE")
+    if not path:
+        return
+    try:
+        pathlib.Path(path).touch()
+    except OSError as error:
+        # The probe finds an old file and restarts the worker; that is for the log to explain, not for this thread.
+        print(f"warning: cannot write the heartbeat file {path}: {error}", file=sys.stderr, flush=True)
 
 
 def _die(message: str) -> None:
