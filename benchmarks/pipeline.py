@@ -78,7 +78,7 @@ def _stock(data: str, work: str) -> dict:
     pathlib.Path(work).mkdir()
     train = load_workload("taxi")[0].train
     command = [sys.executable, str(HERE / "stock_taxi.py"), data, work]
-    command += [str(train.train_steps), str(train.engine["batch_size"])]
+    command += [str(train.train_steps), str(train.engine["batch_size"] * train.num_workers)]  # the same global batch
     start = time.monotonic()
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     wall = time.monotonic() - start
