@@ -29,6 +29,8 @@ from pipeline.fingerprint import code_fingerprint
 
 # By its full path: since Beam 2.68 "DirectRunner" may pick another runner by itself (docs/adr/0004-beam-runner.md).
 LOCAL_BEAM_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+# TFX packs its own sources for the workers of each Beam step unless an image is named; in one process nobody needs it.
+NO_PACKAGING = "--sdk_container_image=not-used-in-one-process"
 
 
 def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None) -> tfx_pipeline.Pipeline:
@@ -117,7 +119,6 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         components=nodes,
         enable_cache=config.enable_cache,
         metadata_connection_config=metadata.sqlite_metadata_connection_config(config.metadata_path),
-        beam_pipeline_args=[f"--runner={LOCAL_BEAM_RUNNER}", *config.beam_pipeline_args],
     )
 
 
@@ -146,11 +147,22 @@ def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, sc
 
 
 def _set_beam_args(config: PipelineConfig, nodes: list[base_node.BaseNode]) -> None:
-    """Gives single steps the Beam options that the configuration has for them, in place of the general ones."""
-    by_id = {node.id: node for node in nodes}
-    for step, arguments in config.component_beam_args.items():
-        node = by_id.get(step)
-        if not isinstance(node, base_beam_component.BaseBeamComponent):
-            beam_steps = [n.id for n in nodes if isinstance(n, base_beam_component.BaseBeamComponent)]
-            raise ConfigError(f"component_beam_args: `{step}` is not a Beam step. Beam steps: {', '.join(beam_steps)}")
-        node.with_beam_pipeline_args(list(arguments))
+    """Gives every Beam step the options that the configuration has for it, or the general ones."""
+    beam_nodes = [node for node in nodes if isinstance(node, base_beam_component.BaseBeamComponent)]
+    for step in config.component_beam_args:
+        if step not in {node.id for node in beam_nodes}:
+            raise ConfigError(
+                f"component_beam_args: `{step}` is not a Beam step. "
+                f"Beam steps: {', '.join(node.id for node in beam_nodes)}"
+            )
+    for node in beam_nodes:
+        if node.id in config.component_beam_args:
+            node.with_beam_pipeline_args(list(config.component_beam_args[node.id]))
+        elif not node.executor_spec.beam_pipeline_args:  # ExampleGen's own configuration may have set some
+            node.with_beam_pipeline_args(_general_beam_args(config.beam_pipeline_args))
+
+
+def _general_beam_args(arguments: tuple[str, ...]) -> list[str]:
+    if any(argument.startswith("--runner") for argument in arguments):
+        return list(arguments)
+    return [f"--runner={LOCAL_BEAM_RUNNER}", NO_PACKAGING, *arguments]

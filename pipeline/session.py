@@ -62,6 +62,7 @@ def run(
 
 def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig) -> None:
     start = time.monotonic()
+    arguments, sys.argv = sys.argv, sys.argv[:1]  # TFX's Beam steps would parse them as absl flags
     try:
         runner.run(pipeline)
         record.state = "done"
@@ -75,6 +76,7 @@ def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig) -> N
         record.exit_code = int(getattr(error, "exit_code", ExitCode.STEP_FAILED))
         record.error = _message(error)
     finally:
+        sys.argv = arguments
         record.seconds = round(time.monotonic() - start, 1)
         record.save()
 
