@@ -84,7 +84,7 @@ def test_a_pushed_model_counts_only_while_it_is_what_serves(tmp_path, connection
 def test_the_second_run_waits_for_the_first_and_says_so(tmp_path):
     code = (
         "import sys\nfrom pipeline import recovery\n"
-        f"with recovery.exclusive({str(tmp_path)!r}, 'w', print):\n"
+        f"with recovery.exclusive({str(tmp_path)!r}, 'w', lambda line: print(line, flush=True)):\n"
         "    print('holding', flush=True)\n    sys.stdin.read()\n"
     )
     first = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
