@@ -24,7 +24,7 @@ class Cleaned:
 
 
 def clean(root: str, workload: str, *, keep: int, dry_run: bool = False) -> Cleaned:
-    """Removes all but the newest `keep` runs of a workload, and the artifacts that nothing kept refers to.
+    """Removes all but the newest `keep` runs and the last blessed one, and the artifacts that nothing kept refers to.
 
     Kept are the artifacts that kept runs read or wrote and all blessed models (a later candidate may be compared with
     them). The serving folder and the registry hold copies of their own and are never looked at.
@@ -36,7 +36,11 @@ def clean(root: str, workload: str, *, keep: int, dry_run: bool = False) -> Clea
       dry_run: say, do not do.
     """
     records = run_record.load_all(root, workload)
-    kept, old = records[:keep], records[keep:]
+    kept = records[:keep]
+    if not any(record.verdict == "blessed" for record in kept):
+        # What the next run is compared with, data and model: the last run whose model was blessed.
+        kept += [record for record in records[keep:] if record.verdict == "blessed"][:1]
+    old = [record for record in records if record not in kept]
     cleaned = Cleaned(runs=[record.run_id for record in old])
     path = os.path.join(root, "metadata", f"{workload}.sqlite")
     if os.path.exists(path):
