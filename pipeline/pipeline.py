@@ -158,7 +158,8 @@ def _set_beam_args(config: PipelineConfig, nodes: list[base_node.BaseNode]) -> N
     for node in beam_nodes:
         if node.id in config.component_beam_args:
             node.with_beam_pipeline_args(list(config.component_beam_args[node.id]))
-        elif not getattr(node.executor_spec, "beam_pipeline_args", None):  # ExampleGen's own configuration may have set some
+        # ExampleGen's own configuration may have set some already.
+        elif not getattr(node.executor_spec, "beam_pipeline_args", None):
             node.with_beam_pipeline_args(_general_beam_args(config.beam_pipeline_args))
 
 
