@@ -99,14 +99,17 @@ def _check_dag(name: str, component: Any, spec: Any, deployment: Any) -> None:
     tasks = component.dag.tasks
     if all(task.trigger_policy.strategy == _EXIT_STRATEGY for task in tasks.values()):
         raise CompileError(f"{name}: needs at least one task that is not an exit task")
-    for task_name, task in tasks.items():
-        where = f"{name}/{task_name}"
+    for task_name in sorted(tasks):
+        task, where = tasks[task_name], f"{name}/{task_name}"
         if not _ARGO_NAME.fullmatch(task_name) or task_name.endswith("-driver"):
             raise CompileError(f"{where}: Argo takes letters, digits and dashes, not ending in -driver")
         if not task.task_info.name:
             raise CompileError(f"{where}: taskInfo.name is empty, which Kubeflow's driver refuses")
         if task.component_ref.name not in spec.components:
             raise CompileError(f"{where}: there is no component {task.component_ref.name!r}")
+    # Only now, when every component is known to be there: looking one up in a protobuf map would add it.
+    for task_name in sorted(tasks):
+        task, where = tasks[task_name], f"{name}/{task_name}"
         callee = spec.components[task.component_ref.name]
         if task.WhichOneof("iterator") is not None and task.HasField("artifact_iterator"):
             raise CompileError(f"{where}: Kubeflow has not implemented loops over artifacts")
