@@ -44,7 +44,7 @@ bench-ingest: setup ## ingestion against the stock components, three sizes, 5 GB
 
 .PHONY: bench-pipeline
 bench-pipeline: setup ## the whole pipeline against the stock one, 15,002 and 300,040 rows
-	$(BIN)/python benchmarks/pipeline.py
+	$(BIN)/python benchmarks/whole_pipeline.py
 
 
 .PHONY: bench-validation

@@ -28,7 +28,7 @@ def flights(data):
 
 
 def _import(name):
-    # Appended, and taken away again: benchmarks/pipeline.py must not hide the package `pipeline`.
+    # Appended, and taken away again: a file there must not hide one of the packages.
     sys.path.append(BENCHMARKS)
     try:
         return __import__(name)
