@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from pipeline import config_reader
+from pipeline import config_reader, default_data
 from pipeline.errors import ConfigError
 
 WORKLOAD_FILE = "workload.yaml"
@@ -100,6 +100,8 @@ class TrainConfig:
     """Evaluation batches after training; 0 means the whole eval split."""
     engine: dict = dataclasses.field(default_factory=dict)
     """Settings of modules/training (batch_size, learning_rate, ...); reaches run_fn as custom_config["training"]."""
+    model: dict = dataclasses.field(default_factory=dict)
+    """Settings of the workload's own model, such as its depth; reaches run_fn as custom_config["model"]."""
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -117,7 +119,8 @@ class WorkloadConfig:
     name: str
     description: str = ""
     data: str | None = None
-    """Where the default data lies: a folder, or `package:NAME/FOLDER` inside an installed Python package."""
+    """Where the default data lies: a folder, `package:NAME/FOLDER` inside an installed Python package, or
+    `function:DOTTED.NAME`, a function that writes it into the folder that it is called with, once."""
     schema: str | None = "schema.pbtxt"
     """The curated schema beside workload.yaml; null infers one from the data on every run."""
     ingest: dict = dataclasses.field(default_factory=dict)
@@ -139,6 +142,8 @@ class PipelineConfig:
     workload: WorkloadConfig
     data: str
     """Folder or pattern of the input files."""
+    data_is_default: bool = False
+    """Whether `data` is the workload's own default, which `default_data.make` may still have to write."""
     schema_file: str | None
     root: str
     """Everything that runs write lies below here."""
@@ -205,23 +210,6 @@ def load_workload(name: str) -> tuple[WorkloadConfig, pathlib.Path]:
     return config_reader.read(WorkloadConfig, mapping, str(path)), folder
 
 
-def resolve_data(location: str, folder: pathlib.Path) -> str:
-    """An absolute path or pattern from what a workload's `data` says.
-
-    Raises:
-      ConfigError: where the package or the folder does not exist.
-    """
-    if location.startswith("package:"):
-        package, _, inside = location.removeprefix("package:").partition("/")
-        spec = importlib.util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            raise ConfigError(f"{folder / WORKLOAD_FILE}: `data` names the package {package}, which is not installed")
-        return str(pathlib.Path(next(iter(spec.submodule_search_locations)), inside))
-    if "://" in location:
-        return location
-    return str((folder / location).resolve())
-
-
 def make_config(
     workload_name: str = "taxi",
     *,
@@ -244,13 +232,15 @@ def make_config(
     if data is None and workload.data is None:
         raise ConfigError(f"{folder / WORKLOAD_FILE} names no default data: say where it is with --data DIR")
     location = str(pathlib.Path(data).absolute()) if data and "://" not in data else data
+    root = str(pathlib.Path(root).absolute())
     schema_file = str(folder / workload.schema) if workload.schema else None
     if schema_file and not pathlib.Path(schema_file).is_file():
         raise ConfigError(f"{folder / WORKLOAD_FILE}: `schema` names {schema_file}, which does not exist")
     return PipelineConfig(
         workload=workload,
-        data=location or resolve_data(str(workload.data), folder),
+        data=location or default_data.resolve(str(workload.data), folder, root, workload.name),
+        data_is_default=location is None,
         schema_file=schema_file,
-        root=str(pathlib.Path(root).absolute()),
+        root=root,
         **rest,
     )

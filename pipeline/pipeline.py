@@ -141,7 +141,7 @@ def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, sc
         schema=schema.outputs["schema"],
         train_args=trainer_pb2.TrainArgs(splits=["train"], num_steps=train.train_steps),
         eval_args=trainer_pb2.EvalArgs(splits=["eval"], num_steps=train.eval_steps),
-        custom_config={"training": engine},
+        custom_config={"training": engine, **({"model": train.model} if train.model else {})},
         cluster=dataclasses.replace(cluster or ClusterConfig(), num_workers=train.num_workers),
     ).with_id("Trainer")
 

@@ -9,7 +9,7 @@ import time
 
 from tfx.orchestration import metadata
 
-from pipeline import local_runner, quiet, recovery, report, run_record
+from pipeline import default_data, local_runner, quiet, recovery, report, run_record
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError, ExitCode
 from pipeline.pipeline import create_pipeline
@@ -40,6 +40,8 @@ def run(
     for path in (config.pipeline_root, os.path.dirname(config.metadata_path)):
         pathlib.Path(path).mkdir(parents=True, exist_ok=True)
     with recovery.exclusive(config.root, config.workload.name, _say):
+        if config.data_is_default:
+            default_data.make(config.workload.data, config.data)
         pipeline = create_pipeline(config)
         names = local_runner.step_names(pipeline)
         local_runner.check_step(from_step, "--from", names)
