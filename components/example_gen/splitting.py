@@ -52,15 +52,26 @@ def _value_hashes(column: Column) -> np.ndarray:
     if column.kind in ("bytes", "none"):
         return _text_hashes(column.values)
     data = column.values.to_numpy(zero_copy_only=False)
-    return _mix(data.view(np.uint32).astype(np.uint64) if column.kind == "float" else data.view(np.uint64))
+    if column.kind == "int":
+        return _mix(data.view(np.uint64))
+    return _mix((data + np.float32(0)).view(np.uint32).astype(np.uint64))  # -0.0 becomes 0.0: they are equal
 
 
 def _list_hashes(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """One hash per row from the hashes of its values, in order."""
+    """One hash per row from the hashes of its values, in order.
+
+    A row's hash depends on nothing but the row: were a single value hashed otherwise where some neighbour lacks one,
+    equal rows of two blocks would fall into two splits.
+    """
     lengths = np.diff(offsets)
-    if len(values) == len(lengths) and (lengths == 1).all():
+    one, several = lengths == 1, lengths > 1
+    if one.all():
         return values
-    return _segment_hashes(values, offsets) ^ _mix(lengths.astype(np.uint64))
+    cells = np.zeros(len(lengths), np.uint64)
+    cells[one] = values[offsets[:-1][one]]
+    if several.any():
+        cells[several] = (_segment_hashes(values, offsets) ^ _mix(lengths.astype(np.uint64)))[several]
+    return cells
 
 
 def _text_hashes(values: pa.Array) -> np.ndarray:

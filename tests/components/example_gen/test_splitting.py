@@ -1,6 +1,7 @@
 """Splits: by row, by group, by time and by file; what is equal stays together; nothing depends on chunks or order."""
 
 import collections
+import json
 
 import pytest
 
@@ -46,11 +47,30 @@ def test_equal_rows_never_straddle_splits(ingest_files):
     assert not set(done.column("a", "train")) & set(done.column("a", "eval"))
 
 
+def test_equal_rows_never_straddle_splits_whatever_their_neighbours_lack(ingest_files):
+    """Most blocks lack no value of `b`, some do: the same row must not be hashed otherwise there."""
+    rows = [f"{i % 50},{i % 50 / 4},word{i % 50}\n" for i in range(500)]
+    for place in (3, 333):
+        rows.insert(place, f"{100 + place},,\n")
+    done = ingest_files({"d.csv": "a,b,c\n" + "".join(rows)}, chunk_bytes=1024)
+    counts = collections.Counter(done.column("a"))
+    assert {counts.pop(103), counts.pop(433)} == {1}
+    assert set(counts.values()) == {10}
+    assert not set(done.column("a", "train")) & set(done.column("a", "eval"))
+
+
+def test_equal_rows_never_straddle_splits_beside_longer_lists(ingest_files):
+    lines = [json.dumps({"a": i % 50, "b": [i % 50] * (i % 50 % 3)}) + "\n" for i in range(500)]
+    single = [line for i, line in enumerate(lines) if i % 50 % 3 == 1]
+    done = ingest_files({"1.jsonl": "".join(lines), "2.jsonl": "".join(single)})
+    assert not set(done.column("a", "train")) & set(done.column("a", "eval"))
+
+
 def test_numbers_written_differently_are_equal_rows(ingest_files):
-    forms = ("1.5", "1.50", "15e-1")
-    done = ingest_files({"d.csv": "a,b\n" + "".join(f"{i},{form}\n" for i in range(60) for form in forms)})
-    counts = collections.Counter(done.column("a", "train"))
-    assert set(counts.values()) == {3}
+    for forms in (("1.5", "1.50", "15e-1"), ("0.0", "-0.0", "0e3")):
+        done = ingest_files({"d.csv": "a,b\n" + "".join(f"{i},{form}\n" for i in range(60) for form in forms)})
+        counts = collections.Counter(done.column("a", "train"))
+        assert set(counts.values()) == {3}
 
 
 @pytest.mark.parametrize("columns", [["user"], ["user", "day"], ["x"]])
