@@ -64,7 +64,9 @@ class EvaluateConfig:
     min_slice_size: int = 100
     """A smaller slice is reported and never decides."""
     confidence_intervals: bool = False
-    """Jackknife intervals: slower, and bounds then hold for the interval's worse end."""
+    """Jackknife intervals, shown beside each value: slower. Bounds hold for the value itself."""
+    operating_threshold: float | None = None
+    """The probability from which a prediction counts as positive: adds the confusion matrix there, for every slice."""
 
     def __post_init__(self) -> None:
         if not any(metric.decides for metric in self.metrics):
@@ -74,6 +76,8 @@ class EvaluateConfig:
             )
         if self.min_slice_size < 1:
             raise ConfigError(f"evaluate.min_slice_size: must be 1 or more, found {self.min_slice_size}")
+        if self.operating_threshold is not None and not 0 <= self.operating_threshold <= 1:
+            raise ConfigError(f"evaluate.operating_threshold: must be from 0 to 1, found {self.operating_threshold}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

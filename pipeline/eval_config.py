@@ -46,6 +46,7 @@ def build_eval_config(
                 metrics=[
                     config_pb2.MetricConfig(class_name="ExampleCount"),
                     *[_metric(metric, config, has_baseline) for metric in config.metrics],
+                    *_confusion(config),
                 ]
             )
         ],
@@ -73,6 +74,13 @@ def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) ->
     threshold = _threshold(metric, has_baseline)
     result.per_slice_thresholds.append(config_pb2.PerSliceMetricThreshold(slicing_specs=specs, threshold=threshold))
     return result
+
+
+def _confusion(config: EvaluateConfig) -> list[config_pb2.MetricConfig]:
+    if config.operating_threshold is None:
+        return []
+    params = json.dumps({"thresholds": [config.operating_threshold]})
+    return [config_pb2.MetricConfig(class_name="ConfusionMatrixAtThresholds", config=params)]
 
 
 def _threshold(metric: MetricConfig, has_baseline: bool) -> config_pb2.MetricThreshold:

@@ -4,20 +4,20 @@ import dataclasses
 import json
 import math
 import os
-from typing import Any
 
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.proto import config_pb2, validation_result_pb2
 from tfx.dsl.io import fileio
 
+from components.evaluator.results import WHOLE, CalibrationBin, Confusion, Number, read_results, slice_name
+
 CANDIDATE, BASELINE = "candidate", "baseline"
-WHOLE = "all"
 VERDICT_FILE = "verdict.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the reason table; `passed` is None where no bound decides."""
+    """One line of the reason table; `passed` is None where no bound decides, `low` and `high` where no interval is."""
 
     metric: str
     slice: str
@@ -25,6 +25,8 @@ class Row:
     bound: str
     baseline: float | None
     passed: bool | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Verdict:
     num_examples: int
     small_slices: list[str]
     has_baseline: bool
+    confusions: dict[str, Confusion] = dataclasses.field(default_factory=dict)
+    calibration: tuple[CalibrationBin, ...] = ()
 
     def save(self, folder: str) -> None:
         """Writes verdict.json."""
@@ -50,21 +54,22 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
     TFMA's own validation decides, except that the failures of slices below the minimum size do not count: TFMA drops
     such slices and then reports their metrics as not found.
     """
-    values, plain_names = _values(evaluation_dir, CANDIDATE), _thresholds(eval_config)
-    if not values:  # without a baseline TFMA drops the model's name
-        values = _values(evaluation_dir, "")
-    baseline = _values(evaluation_dir, BASELINE)
+    results, thresholds = read_results(evaluation_dir, CANDIDATE), _thresholds(eval_config)
+    if not any(results.numbers.values()):  # without a baseline TFMA drops the model's name
+        results = read_results(evaluation_dir, "")
+    values, baseline = results.numbers, read_results(evaluation_dir, BASELINE).numbers
+    has_baseline = any(baseline.values())
     validation = tfma.load_validation_result(evaluation_dir)
     # With several models TFMA lists a slice that it left out among the validations only.
-    validated = {_slice_name(item.slice_key) for item in validation.metric_validations_per_slice}
+    validated = {slice_name(item.slice_key) for item in validation.metric_validations_per_slice}
     small = sorted(name for name in (validated | set(values)) - {WHOLE} if not values.get(name))
     failures = _failures(validation, set(small))
     rows = []
-    for slice_name in sorted(values, key=lambda name: (name != WHOLE, name)):
-        for metric, value in sorted(values[slice_name].items()):
+    for name in sorted(values, key=lambda name: (name != WHOLE, name)):
+        for metric, number in sorted(values[name].items()):
             if metric != "example_count":
-                reference = baseline.get(slice_name, {}).get(metric)
-                rows.append(_row(metric, slice_name, value, reference, plain_names, failures))
+                reference = baseline.get(name, {}).get(metric)
+                rows.append(_row(metric, name, number, reference and reference.value, thresholds, failures))
     # A failure that belongs to no row (a metric that was never computed) must not get lost.
     shown = {(row.metric, row.slice) for row in rows}
     rows += [
@@ -74,28 +79,14 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
     ]
     return Verdict(
         blessed=not failures,
-        reasons=_reasons(rows, bool(baseline)),
+        reasons=_reasons(rows, has_baseline),
         rows=rows,
-        num_examples=int(values.get(WHOLE, {}).get("example_count", 0)),
+        num_examples=int(values.get(WHOLE, {}).get("example_count", Number(0)).value),
         small_slices=small,
-        has_baseline=bool(baseline),
+        has_baseline=has_baseline,
+        confusions=results.confusions,
+        calibration=results.calibration,
     )
-
-
-def _values(evaluation_dir: str, model_name: str) -> dict[str, dict[str, float]]:
-    """Slice name to metric name to value; an empty dict for a slice that TFMA left out as too small."""
-    results = tfma.load_eval_results([evaluation_dir], model_name=model_name).get_results()
-    found: dict[str, dict[str, float]] = {}
-    for key, metrics in results[0].slicing_metrics if results else []:
-        name = ", ".join(f"{column}={value}" for column, value in key) or WHOLE
-        numbers = metrics.get("", {}).get("", {})
-        # `auc_diff` and the like, which TFMA adds where there is a baseline, are shown as the baseline's own value.
-        found[name] = {
-            metric: value["doubleValue"]
-            for metric, value in numbers.items()
-            if "doubleValue" in value and not metric.endswith("_diff")
-        }
-    return found
 
 
 def _thresholds(eval_config: config_pb2.EvalConfig) -> dict[tuple[str, bool], list[config_pb2.MetricThreshold]]:
@@ -121,11 +112,12 @@ def tfma_name(class_name: str) -> str:
     return {"aucprecision_recall": "auc_precision_recall"}.get(words, words)
 
 
-def _row(metric, slice_name, value, baseline, thresholds, failures) -> Row:
-    deciding = thresholds.get((metric, slice_name == WHOLE), [])
+def _row(metric, name, number, baseline, thresholds, failures) -> Row:
+    deciding = thresholds.get((metric, name == WHOLE), [])
     bounds = [text for threshold in deciding for text in _bounds(threshold, baseline)]
-    passed = None if not bounds else (metric, slice_name) not in failures
-    return Row(metric, slice_name, None if math.isnan(value) else value, " and ".join(bounds), baseline, passed)
+    passed = None if not bounds else (metric, name) not in failures
+    value = None if math.isnan(number.value) else number.value
+    return Row(metric, name, value, " and ".join(bounds), baseline, passed, number.low, number.high)
 
 
 def _bounds(threshold: config_pb2.MetricThreshold, baseline: float | None) -> list[str]:
@@ -149,7 +141,7 @@ def _failures(result: validation_result_pb2.ValidationResult, small: set[str]) -
     """(metric, slice) of every failure that counts, to TFMA's message."""
     found = {}
     for validation in result.metric_validations_per_slice:
-        name = _slice_name(validation.slice_key)
+        name = slice_name(validation.slice_key)
         if name in small:
             continue
         for failure in validation.failures:
@@ -157,15 +149,6 @@ def _failures(result: validation_result_pb2.ValidationResult, small: set[str]) -
     if not result.validation_ok and not result.metric_validations_per_slice:
         found[("validation", WHOLE)] = "TFMA could not validate: " + (str(result.missing_slices) or "no metrics")
     return found
-
-
-def _slice_name(key: Any) -> str:
-    parts = []
-    for single in key.single_slice_keys:
-        kind = single.WhichOneof("kind")
-        value = getattr(single, kind) if kind else ""
-        parts.append(f"{single.column}={value.decode() if isinstance(value, bytes) else value}")
-    return ", ".join(parts) or WHOLE
 
 
 def _reasons(rows: list[Row], has_baseline: bool) -> list[str]:

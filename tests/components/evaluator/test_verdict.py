@@ -131,6 +131,38 @@ def test_a_model_worse_than_its_baseline_is_refused_on_the_change_alone(tmp_path
     assert "baseline" in verdict["reasons"][0]
 
 
+def test_confusion_calibration_and_intervals_reach_the_verdict_and_the_page(tmp_path, examples, models):
+    config = _config(
+        metrics=(MetricConfig(name="AUC", at_least=0.9), MetricConfig(name="CalibrationPlot")),
+        operating_threshold=0.75,
+        confidence_intervals=True,
+    )
+    verdict, _, folder = _evaluate(tmp_path, examples, models, "good", config)
+    features = [
+        tf.train.Example.FromString(record.numpy()).features.feature
+        for record in tf.data.TFRecordDataset([str(examples / "Split-eval" / "data-00000-of-00001.gz")], "GZIP")
+    ]
+    labels = np.array([feature["y"].float_list.value[0] for feature in features]) > 0
+    scores = 1 / (1 + np.exp(-4.0 * np.array([feature["x"].float_list.value[0] for feature in features])))
+    assert verdict["confusions"]["all"] == {
+        "threshold": 0.75,
+        "true_positives": np.sum(labels & (scores > 0.75)),
+        "false_positives": np.sum(~labels & (scores > 0.75)),
+        "true_negatives": np.sum(~labels & (scores <= 0.75)),
+        "false_negatives": np.sum(labels & (scores <= 0.75)),
+    }
+    assert sum(part["count"] for part in verdict["calibration"]) == NUM_EXAMPLES
+    top = verdict["calibration"][-1]
+    assert top["mean_label"] == pytest.approx(np.mean(labels[scores >= 0.9]), abs=1e-6)
+    assert top["mean_prediction"] == pytest.approx(np.mean(scores[scores >= 0.9]), abs=1e-4)
+    (whole,) = [row for row in verdict["rows"] if row["slice"] == "all" and row["metric"] == "auc"]
+    assert whole["low"] < whole["value"] < whole["high"]
+    page = (folder / "report.html").read_text()
+    assert "Confusion at the operating threshold 0.75" in page
+    assert "Calibration" in page
+    assert f"{whole['low']:.4f} to {whole['high']:.4f}" in page
+
+
 def test_a_config_without_thresholds_is_an_error(tmp_path, examples, models):
     config = _config()
     object.__setattr__(config, "metrics", (MetricConfig(name="AUC"),))

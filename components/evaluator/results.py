@@ -1,0 +1,119 @@
+"""What TFMA wrote, read as its protocol buffers: its own loader turns every plot into JSON first, which takes seconds."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow_model_analysis as tfma
+
+WHOLE = "all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A metric's value; `low` and `high` bound its confidence interval where one was computed."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Confusion:
+    """Counts of examples at one threshold of the prediction."""
+
+    threshold: float
+    true_positives: float
+    false_positives: float
+    true_negatives: float
+    false_negatives: float
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrationBin:
+    """Examples whose prediction lies in [low, high): how many, their mean prediction and their mean label."""
+
+    low: float
+    high: float
+    count: float
+    mean_prediction: float
+    mean_label: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelResults:
+    """One model's results; the slices are in TFMA's order, and one that it left out as too small is empty."""
+
+    numbers: dict[str, dict[str, Number]]
+    confusions: dict[str, Confusion]
+    calibration: tuple[CalibrationBin, ...]
+
+
+def read_results(evaluation_dir: str, model_name: str, num_bins: int = 10) -> ModelResults:
+    """Reads the results of one model.
+
+    Args:
+      evaluation_dir: the Evaluator's output.
+      model_name: name in the EvalConfig; empty where there is only one model.
+      num_bins: how many equal parts of [0, 1] the calibration of the whole split is summed up in.
+    """
+    numbers: dict[str, dict[str, Number]] = {}
+    confusions: dict[str, Confusion] = {}
+    for record in tfma.load_metrics(evaluation_dir):
+        found = [item for item in record.metric_keys_and_values if _is_of(item.key, model_name)]
+        if not found and any(item.key.model_name for item in record.metric_keys_and_values):
+            continue  # a slice that only the other model has
+        name = slice_name(record.slice_key)
+        numbers[name] = {}
+        for item in found:
+            kind = item.value.WhichOneof("type")
+            if kind == "double_value" and not item.key.is_diff:
+                numbers[name][item.key.name] = _number(item)
+            elif kind == "confusion_matrix_at_thresholds" and not item.key.is_diff:
+                (matrix,) = item.value.confusion_matrix_at_thresholds.matrices[:1]
+                confusions[name] = Confusion(*(getattr(matrix, field.name) for field in dataclasses.fields(Confusion)))
+    return ModelResults(numbers, confusions, _calibration(evaluation_dir, model_name, num_bins))
+
+
+def slice_name(key: Any) -> str:
+    """A slice as people read it, such as `payment_type=Cash`; `all` for the whole split."""
+    parts = []
+    for single in key.single_slice_keys:
+        kind = single.WhichOneof("kind")
+        value = getattr(single, kind) if kind else ""
+        parts.append(f"{single.column}={value.decode(errors='replace') if isinstance(value, bytes) else value}")
+    return ", ".join(parts) or WHOLE
+
+
+def _is_of(key: Any, model_name: str) -> bool:
+    return key.model_name == model_name and not key.output_name and not key.HasField("sub_key")
+
+
+def _number(item: Any) -> Number:
+    value = item.value.double_value.value
+    if not item.HasField("confidence_interval"):
+        return Number(value)
+    interval = item.confidence_interval
+    return Number(value, interval.lower_bound.double_value.value, interval.upper_bound.double_value.value)
+
+
+def _calibration(evaluation_dir: str, model_name: str, num_bins: int) -> tuple[CalibrationBin, ...]:
+    sums = [[0.0, 0.0, 0.0] for _ in range(num_bins)]  # examples, predictions, labels
+    for record in tfma.load_plots(evaluation_dir):
+        if slice_name(record.slice_key) != WHOLE:
+            continue
+        for item in record.plot_keys_and_values:
+            if not _is_of(item.key, model_name):
+                continue
+            for bucket in item.value.calibration_histogram_buckets.buckets:
+                if not bucket.num_weighted_examples.value:
+                    continue
+                middle = (bucket.lower_threshold_inclusive + bucket.upper_threshold_exclusive) / 2
+                total = sums[min(num_bins - 1, max(0, int(min(max(middle, 0.0), 1.0) * num_bins)))]
+                total[0] += bucket.num_weighted_examples.value
+                total[1] += bucket.total_weighted_refined_prediction.value
+                total[2] += bucket.total_weighted_label.value
+    return tuple(
+        CalibrationBin(index / num_bins, (index + 1) / num_bins, count, predictions / count, labels / count)
+        for index, (count, predictions, labels) in enumerate(sums)
+        if count
+    )
