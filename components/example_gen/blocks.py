@@ -29,6 +29,15 @@ class BadRow(NamedTuple):
     text: str
 
 
+class Note(NamedTuple):
+    """What the reader did to a value, such as a picture that it turned upright."""
+
+    column: str
+    text: str
+    line: int
+    value: str
+
+
 @dataclasses.dataclass
 class Block:
     """A run of rows.
@@ -37,6 +46,8 @@ class Block:
       columns: name to array; all of one length.
       is_text: whether values are text still to be typed (CSV), rather than typed by the file.
       bad: rows that could not be read, which are not in `columns`.
+      typed: columns whose values have their type already although the others' are text.
+      notes: what the reader did to values.
       lines: gives the line (or row number) in the file of every row; computed only when asked for.
     """
 
@@ -45,6 +56,8 @@ class Block:
     lines: Callable[[], np.ndarray]
     bad: list[BadRow] = dataclasses.field(default_factory=list)
     num_rows: int = 0
+    typed: frozenset[str] = frozenset()
+    notes: list[Note] = dataclasses.field(default_factory=list)
     _known_lines: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -63,13 +76,23 @@ class Block:
         keep[rows] = False
         mask = pa.array(keep)
         columns = {name: column.filter(mask) for name, column in self.columns.items()}
-        return Block(columns, self.is_text, lambda: self.lines()[keep], self.bad, int(keep.sum()))
+        kept, typed = int(keep.sum()), self.typed
+        return Block(columns, self.is_text, lambda: self.lines()[keep], self.bad, kept, typed, self.notes)
 
     def row_text(self, row: int) -> str:
         """A row as readable text, for reports."""
-        if self.is_text:
-            return ",".join(str(column[row].as_py()) for column in self.columns.values())
-        return str({name: column[row].as_py() for name, column in self.columns.items()})
+        values = {name: _readable(column[row].as_py()) for name, column in self.columns.items()}
+        return ",".join(map(str, values.values())) if self.is_text else str(values)
+
+
+def _readable(value: object) -> object:
+    """`value`, or for bytes that are no text how many they are."""
+    if isinstance(value, bytes):
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return f"<{len(value)} bytes>"
+    return value
 
 
 def only_chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -48,7 +48,7 @@ def _refuse_bad_rows(result: Result) -> None:
             row = outcome.bad_rows[0]
             more = f" ({count - 1} more bad rows)" if count > 1 else ""
             raise IngestDataError(
-                f"{outcome.chunk.source.name}:{row.line}: {row.reason}: {row.text[:200]!r}{more}; "
+                f"{outcome.chunk.source.place(row.line)}: {row.reason}: {row.text[:200]!r}{more}; "
                 "correct it, or set bad_rows to skip or quarantine"
             )
 

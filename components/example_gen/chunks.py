@@ -155,6 +155,8 @@ class _Worker:
             block = block.without(sorted(offenders))
             block.bad = sorted(block.bad + bad)
             columns, evidence, _ = self._convert(block)
+        for note in block.notes:
+            evidence[note.column].note(note.text, Place(self._chunk.source_index, note.line, note.value))
         for name, column in columns.items():
             known = self._outcome.kinds.setdefault(name, column.kind)
             if known != column.kind:
@@ -192,7 +194,7 @@ class _Worker:
         array = block.columns.get(name)
         if array is None:
             array = pa.nulls(block.num_rows)
-        if not block.is_text:
+        if not block.is_text or name in block.typed:
             where = self._chunk.source.name
             typed = arrow_values.to_column(array, name, kind, declared, config, locate, where)
             return typed.column, typed.evidence, typed.offenders
@@ -204,7 +206,7 @@ class _Worker:
         outcome.num_bad_rows += len(block.bad)
         outcome.bad_rows = sorted(outcome.bad_rows + block.bad)[:_KEPT_BAD_ROWS]
         if block.bad and self._job.config.bad_rows == "quarantine":
-            self._pieces.quarantine(self._chunk.source.name, block.bad)
+            self._pieces.quarantine(self._chunk.source, block.bad)
 
     def _write(self, columns: dict[str, Column], block: Block) -> None:
         config = self._job.config
@@ -213,7 +215,8 @@ class _Worker:
         )
         self._tick("split")
         if config.split.by == "files":
-            hashes = splitting.row_hashes(columns, config.split.seed)
+            keyed = {name: columns[name] for name in config.split.columns} or columns
+            hashes = splitting.row_hashes(keyed, config.split.seed)
             self._outcome.hashes.append((int(split_of[0]), self._pieces.keep_hashes(hashes)))
         records = encoding.encode(columns)
         self._tick("encode")

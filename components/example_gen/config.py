@@ -11,11 +11,15 @@ from typing import Any
 from components.example_gen.errors import IngestConfigError
 
 KINDS = ("int", "float", "bytes", "bool", "timestamp")
-FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord")
+FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord", "images", "arrays")
 BAD_ROWS = ("fail", "skip", "quarantine")
 FLOAT_LOSS = ("warn", "bytes", "fail")
 SPLIT_BY = ("row", "columns", "time", "files")
 COMPRESSIONS = ("gzip", "none")
+IMAGE_CHECKS = ("decode", "header")
+
+# The feature that is equal for equal pictures, whatever their files are called.
+IMAGE_CONTENT = "content"
 
 # Words that mean "no value" between numbers. In a text column they stay text, unless `na` is set.
 DEFAULT_NA = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
@@ -29,7 +33,7 @@ class SplitConfig:
       by: "row" (hash of the whole row), "columns" (hash of `columns`: a group stays whole), "time" (cut points on
         `time_column`) or "files" (a glob per split).
       weights: split name to share, as whole numbers; used by "row" and "columns".
-      columns: the columns whose values make a group.
+      columns: the columns whose values make a group; for "files", those that make two rows duplicates (empty: all).
       time_column: a number, ISO date or timestamp column.
       cuts: for "time": split name to the first value that is NOT in it any more, ascending; the last split has None.
       files: for "files": split name to a glob, relative to the input folder.
@@ -52,7 +56,7 @@ class SplitConfig:
         _choice("split.duplicates", self.duplicates, ("warn", "fail"))
         if self.by in ("row", "columns"):
             self._check_weights()
-        if (self.by == "columns") != bool(self.columns):
+        if (self.by == "columns") != bool(self.columns) and self.by != "files":
             raise IngestConfigError("split.columns belongs to split.by: columns; set both or neither")
         if (self.by == "time") != bool(self.time_column):
             raise IngestConfigError("split.time_column belongs to split.by: time; set both or neither")
@@ -84,6 +88,36 @@ class SplitConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageConfig:
+    """How pictures are read: from a folder per class, from arrays, or as the files that a table names.
+
+    Attributes:
+      path_column: of a table (CSV, JSON Lines, Parquet ...), the column with the paths of image files, absolute or
+        relative to the table. It makes any tabular format one of images; its other columns stay as they are.
+      image_column: the feature for the encoded bytes.
+      label_column: the feature for the class, where the folder or the array says it.
+      check: "decode" looks at every pixel: no damage is missed, and equal pictures are equal in any encoding. "header"
+        looks at the first and the last bytes, ten times faster or more: brightness is then missing, and content is the
+        hash of the file.
+      max_pixels: a picture of more is refused, before it is decoded.
+      jpeg_quality: of pictures that have to be written again as JPEG: turned ones, and CMYK.
+    """
+
+    path_column: str = ""
+    image_column: str = "image"
+    label_column: str = "label"
+    check: str = "decode"
+    max_pixels: int = 100_000_000
+    jpeg_quality: int = 95
+
+    def __post_init__(self) -> None:
+        _choice("images.check", self.check, IMAGE_CHECKS)
+        for name, low, high in (("max_pixels", 1, 1 << 32), ("jpeg_quality", 1, 100)):
+            if not low <= getattr(self, name) <= high:
+                raise IngestConfigError(f"images.{name} is {getattr(self, name)}; expected {low} to {high}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class IngestConfig:
     """Ingestion options. Every field has a default that is right for a folder of CSV files with headers.
 
@@ -103,7 +137,8 @@ class IngestConfig:
       drop: without these columns.
       float_loss: what to do where float32 does not keep a number: "warn" with a count, keep the column as "bytes",
         or "fail".
-      split: how rows become splits.
+      images: how pictures are read; only with format "images" or "arrays", or with images.path_column.
+      split: how rows become splits. Pictures are rows that are equal if their content is, whatever they are called.
       shuffle: put rows in a random order (of the seed) within each chunk, and chunks in a random order.
       shards: at least so many files per split, as far as there are rows for them.
       max_shard_bytes: more files where one would be larger than this.
@@ -126,6 +161,7 @@ class IngestConfig:
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     float_loss: str = "warn"
+    images: ImageConfig = dataclasses.field(default_factory=ImageConfig)
     split: SplitConfig = dataclasses.field(default_factory=SplitConfig)
     shuffle: bool = False
     shards: int = 4
@@ -152,6 +188,15 @@ class IngestConfig:
         both = set(self.keep) & set(self.drop)
         if both:
             raise IngestConfigError(f"columns in both keep and drop: {', '.join(sorted(both))}")
+        if self.of_images and not self.split.columns and self.split.by in ("row", "files"):
+            by = "columns" if self.split.by == "row" else "files"
+            split = dataclasses.replace(self.split, by=by, columns=(IMAGE_CONTENT,))
+            object.__setattr__(self, "split", split)
+
+    @property
+    def of_images(self) -> bool:
+        """Whether rows are pictures."""
+        return self.format in ("images", "arrays") or bool(self.images.path_column)
 
     def _check_text(self) -> None:
         if self.delimiter not in ("", "auto") and (
@@ -190,8 +235,9 @@ class IngestConfig:
           IngestConfigError: an unknown key or a value that is not allowed.
         """
         values = _known(cls, mapping, where)
-        if isinstance(values.get("split"), Mapping):
-            values["split"] = _build(SplitConfig, _known(SplitConfig, values["split"], f"{where}.split"), where)
+        for key, part in (("split", SplitConfig), ("images", ImageConfig)):
+            if isinstance(values.get(key), Mapping):
+                values[key] = _build(part, _known(part, values[key], f"{where}.{key}"), where)
         return _build(cls, values, where)
 
 

@@ -4,42 +4,55 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from absl import logging
 from tfx.components.example_gen import driver, input_processor
 from tfx.proto import example_gen_pb2, range_config_pb2
 
-from components.example_gen import storage
+from components.example_gen import readers, storage
 from components.example_gen.config import IngestConfig
-from components.example_gen.sources import find_sources
+from components.example_gen.sources import Source, find_sources, label_file
 
 
 class ContentInputProcessor(input_processor.FileBasedInputProcessor):
     """Fingerprints bytes, not modification times: a touched or copied file is the same file, an edited one is not."""
 
-    def __init__(self, *args: Any, schema_file: str = "") -> None:
+    def __init__(self, *args: Any, config: IngestConfig) -> None:
         super().__init__(*args)
-        self._schema_file = schema_file
+        self._config = config
 
     def get_input_fingerprint(self, span: int, version: int | None) -> str:
         """One line per split: file count, bytes, and a hash of names and contents."""
         lines = []
         for split in self._splits:
             pattern = self.get_pattern_for_span_version(split.pattern, span, version)
-            files, _ = find_sources(
-                {split.name: os.path.join(storage.escape(self._input_base_uri), pattern)}, IngestConfig()
+            sources, _ = find_sources(
+                {split.name: os.path.join(storage.escape(self._input_base_uri), pattern)}, self._config
             )
             digest = hashlib.sha256()
-            for file in files:
-                digest.update(f"{file.name}:{content_hash(file.path)}\n".encode())
-            if self._schema_file:
-                digest.update(content_hash(self._schema_file).encode())
-            size = sum(file.size for file in files)
-            lines.append(f"split:{split.name},num_files:{len(files)},total_bytes:{size},content:{digest.hexdigest()}")
+            num_files = 0
+            for name, path in self._files(sources):
+                digest.update(f"{name}:{content_hash(path)}\n".encode())
+                num_files += 1
+            if self._config.schema_file:
+                digest.update(content_hash(self._config.schema_file).encode())
+            size = sum(source.size for source in sources)
+            lines.append(f"split:{split.name},num_files:{num_files},total_bytes:{size},content:{digest.hexdigest()}")
         logging.info("Ingesting span %s, version %s of %s", span, version, self._input_base_uri)
         return "\n".join(lines)
+
+    def _files(self, sources: list[Source]) -> Iterator[tuple[str, str]]:
+        """(name, path) of every file that decides what the rows are."""
+        for source in sources:
+            for line, path in enumerate(source.all_paths(), start=1):
+                yield source.file_of(line), path
+            if source.path.endswith(".npy") and storage.find(storage.escape(label_file(source.path))):
+                yield os.path.basename(label_file(source.path)), label_file(source.path)
+            for path in readers.named_files(source, self._config):
+                if storage.find(storage.escape(path)):
+                    yield path, path
 
 
 class Driver(driver.FileBasedDriver):
@@ -58,8 +71,7 @@ class Driver(driver.FileBasedDriver):
     ) -> input_processor.InputProcessor:
         """What resolves spans for these splits."""
         assert input_base_uri
-        schema_file = self._config.schema_file
-        return ContentInputProcessor(input_base_uri, splits, range_config, schema_file=schema_file)
+        return ContentInputProcessor(input_base_uri, splits, range_config, config=self._config)
 
 
 def content_hash(path: str) -> str:

@@ -32,7 +32,8 @@ class Evidence:
       zeros: numbers with leading zeros, such as 01234.
       losses: numbers that float32 does not keep to seven digits or to the unit.
       overflows: finite numbers that became infinite.
-      firsts: what ("blanked", "words", "bigs", "texts", "zeros", "losses", "overflows") to where it was first seen.
+      firsts: what ("blanked", "words", "bigs", "texts", "zeros", "losses", "overflows", or the text of a note) to where
+        it was first seen.
       types: how the files themselves type the column (Parquet, Avro ...).
       notes: conversion done to every value, such as "datetime to int64 microseconds", to the number of values.
     """
@@ -61,6 +62,11 @@ class Evidence:
         for mine, theirs in ((self.types, other.types), (self.notes, other.notes)):
             for key, count in theirs.items():
                 mine[key] = mine.get(key, 0) + count
+
+    def note(self, text: str, place: Place) -> None:
+        """Counts something that was done to a value."""
+        self.notes[text] = self.notes.get(text, 0) + 1
+        self.firsts[text] = min(self.firsts.get(text, place), place)
 
     @property
     def numbers(self) -> int:

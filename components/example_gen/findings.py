@@ -1,8 +1,10 @@
 """Evidence as sentences: everything that happened to values on their way, with the first place where it did."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.example_gen.evidence import Evidence, Place
+from components.example_gen.sources import Source
 
 # From this share of numbers on, a text column looks like a number column that something got into.
 _MOSTLY_NUMBERS = 0.5
@@ -16,7 +18,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def describe(column: str, seen: Evidence, kind: str, declared: str, files: list[str]) -> list[Finding]:
+def describe(column: str, seen: Evidence, kind: str, declared: str, files: Sequence[Source]) -> list[Finding]:
     """What to tell about a column.
 
     Args:
@@ -24,7 +26,7 @@ def describe(column: str, seen: Evidence, kind: str, declared: str, files: list[
       seen: the evidence of all of the data.
       kind: what it was written as.
       declared: the declared kind, or "".
-      files: file names, by source index.
+      files: the files, by source index.
     """
     describer = _Describer(column, seen, files)
     describer.missing(kind)
@@ -33,12 +35,12 @@ def describe(column: str, seen: Evidence, kind: str, declared: str, files: list[
     if kind in ("int", "float"):
         describer.numbers(kind)
     for text, count in sorted(seen.notes.items()):
-        describer.add("note", f"{text}: {count} values")
+        describer.add("note", f"{text}: {count} values{describer.first(text)}")
     return describer.findings
 
 
 class _Describer:
-    def __init__(self, column: str, seen: Evidence, files: list[str]) -> None:
+    def __init__(self, column: str, seen: Evidence, files: Sequence[Source]) -> None:
         self.findings: list[Finding] = []
         self._column = column
         self._seen = seen
@@ -52,9 +54,9 @@ class _Describer:
         if kind == "none":
             self.add("warning", "no row has a value")
         if seen.blanked:
-            self.add("note", f"{seen.blanked} values are in the list of missing words{self._first('blanked')}: missing")
+            self.add("note", f"{seen.blanked} values are in the list of missing words{self.first('blanked')}: missing")
         if seen.words and kind in ("int", "float"):
-            self.add("note", f"{seen.words} words among numbers mean missing{self._first('words')}: missing")
+            self.add("note", f"{seen.words} words among numbers mean missing{self.first('words')}: missing")
 
     def became_text(self) -> None:
         seen = self._seen
@@ -62,17 +64,17 @@ class _Describer:
             level = "warning" if seen.numbers >= _MOSTLY_NUMBERS * (seen.numbers + seen.texts) else "note"
             self.add(
                 level,
-                f"{seen.numbers} values are numbers and {seen.texts} are not{self._first('texts')}: "
+                f"{seen.numbers} values are numbers and {seen.texts} are not{self.first('texts')}: "
                 "the whole column is bytes; declare its type, or add the word to na",
             )
         elif seen.bigs:
             self.add(
-                "warning", f"{seen.bigs} whole numbers are beyond int64{self._first('bigs')}: the whole column is bytes"
+                "warning", f"{seen.bigs} whole numbers are beyond int64{self.first('bigs')}: the whole column is bytes"
             )
         elif seen.losses + seen.overflows:
             self.add(
                 "warning",
-                f"{seen.losses + seen.overflows} numbers do not fit float32{self._first('losses', 'overflows')}: "
+                f"{seen.losses + seen.overflows} numbers do not fit float32{self.first('losses', 'overflows')}: "
                 "the whole column is bytes",
             )
 
@@ -83,23 +85,24 @@ class _Describer:
         if seen.zeros:
             self.add(
                 "warning",
-                f"{seen.zeros} numbers have leading zeros{self._first('zeros')}, which are gone now; "
+                f"{seen.zeros} numbers have leading zeros{self.first('zeros')}, which are gone now; "
                 "if they are codes, declare the column as bytes",
             )
         if seen.losses:
             self.add(
                 "warning",
-                f"{seen.losses} numbers have more digits than float32 keeps{self._first('losses')}; "
+                f"{seen.losses} numbers have more digits than float32 keeps{self.first('losses')}; "
                 "declare the column as bytes, or set float_loss to bytes or fail",
             )
         if seen.overflows:
             self.add(
-                "warning", f"{seen.overflows} numbers are too large for float32{self._first('overflows')}: infinite"
+                "warning", f"{seen.overflows} numbers are too large for float32{self.first('overflows')}: infinite"
             )
 
-    def _first(self, *whats: str) -> str:
+    def first(self, *whats: str) -> str:
+        """Where the first of `whats` that was seen at all was first seen."""
         for what in whats:
             place: Place | None = self._seen.firsts.get(what)
             if place is not None:
-                return f" (first: {place.value!r} at {self._files[place.source]}:{place.line})"
+                return f" (first: {place.value!r} at {self._files[place.source].place(place.line)})"
         return ""

@@ -11,6 +11,7 @@ import numpy as np
 from components.example_gen import storage
 from components.example_gen.blocks import BadRow
 from components.example_gen.config import IngestConfig
+from components.example_gen.sources import Source
 
 QUARANTINE = -1
 
@@ -53,9 +54,10 @@ class Writers:
         """Appends records to a piece."""
         self._writer(split, part, self._config.compression == "gzip").add(framed, num_rows)
 
-    def quarantine(self, name: str, bad: list[BadRow]) -> None:
+    def quarantine(self, source: Source, bad: list[BadRow]) -> None:
         """Keeps refused rows as JSON Lines."""
-        lines = [json.dumps({"file": name, **row._asdict()}, ensure_ascii=False) + "\n" for row in bad]
+        rows = [{"file": source.file_of(row.line), **row._asdict()} for row in bad]
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         self._writer(QUARANTINE, 0, False).add("".join(lines).encode(), len(bad))
 
     def keep_hashes(self, hashes: np.ndarray) -> str:

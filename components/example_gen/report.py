@@ -47,7 +47,8 @@ def summarize(result: Result) -> dict[str, Any]:
         "splits": result.rows,
         "columns": {name: FEATURE_KINDS[kind] for name, kind in result.kinds.items()},
         "bad_rows": sum(outcome.num_bad_rows for outcome in result.outcomes),
-        "files": [source.path for source in result.sources],
+        "files": [source.shown for source in result.sources],
+        "num_files": sum(len(source.members) or 1 for source in result.sources),
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / seconds),
         "input_bytes": sum(source.size for source in result.sources),
@@ -79,7 +80,9 @@ def _column(result: Result, name: str) -> dict[str, Any]:
 
 def _bad_rows(result: Result) -> list[dict[str, Any]]:
     examples = [
-        {"file": outcome.chunk.source.name, **row._asdict()} for outcome in result.outcomes for row in outcome.bad_rows
+        {"file": outcome.chunk.source.file_of(row.line), **row._asdict()}
+        for outcome in result.outcomes
+        for row in outcome.bad_rows
     ]
     return examples[:20]
 

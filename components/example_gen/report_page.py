@@ -14,7 +14,7 @@ def render(content: dict[str, Any]) -> str:
 def _summary(content: dict[str, Any]) -> list[Markup]:
     rows = content["rows"]
     line = (
-        f"{rows} rows from {len(content['files'])} files in {content['seconds']} s, "
+        f"{rows} rows from {content['num_files']} files in {content['seconds']} s, "
         f"{content['rows_per_second']} rows/s. {content['bad_rows']} bad rows."
     )
     shares = [[name, count, f"{count / rows:.1%}", bar(count / rows)] for name, count in content["splits"].items()]

@@ -54,7 +54,6 @@ class Result:
     @functools.cached_property
     def findings(self) -> list[Finding]:
         """What there is to tell about the columns."""
-        files = [source.name for source in self.sources]
         found: list[Finding] = []
         for source, layout in zip(self.sources, self.layouts, strict=True):
             for name in getattr(layout, "unnamed", ()):
@@ -62,7 +61,7 @@ class Result:
         for (one, other), count in self.straddling.items():
             found.append(Finding("warning", f"split {other}", f"{count} of its distinct rows are in {one} too"))
         for name, kind in self.kinds.items():
-            found += describe(name, self.evidence[name], kind, self.declared.get(name, ""), files)
+            found += describe(name, self.evidence[name], kind, self.declared.get(name, ""), self.sources)
         return found
 
     @property

@@ -1,7 +1,9 @@
 """Which files are data, and of what format."""
 
+import collections
 import dataclasses
 import os
+from collections.abc import Callable
 
 from components.example_gen import sniffing, storage
 from components.example_gen.config import IngestConfig
@@ -23,6 +25,8 @@ _SUFFIX_FORMATS = {
     ".avro": "avro",
     ".tfrecord": "tfrecord",
     ".tfrecords": "tfrecord",
+    ".npz": "arrays",
+    ".npy": "arrays",
 }
 _SUFFIX_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
 _NOT_DATA_NAMES = ("readme", "license", "licence", "changelog", "notes", "makefile", "thumbs.db", "desktop.ini")
@@ -30,15 +34,16 @@ _NOT_DATA_NAMES = ("readme", "license", "licence", "changelog", "notes", "makefi
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One input file.
+    """One input file, or many small ones that are read together.
 
     Attributes:
-      path: where it is.
+      path: where it is; of many, their common folder.
       size: bytes, as stored.
-      format: "csv" (also for TSV), "jsonl", "parquet", "arrow", "avro" or "tfrecord".
+      format: "csv" (also for TSV), "jsonl", "parquet", "arrow", "avro", "tfrecord", "images" or "arrays".
       compression: "", "gzip", "bz2" or "zstd": of the whole file, not within it as Parquet has it.
       tabs: whether the name says that TAB separates.
       split: the split this file was given to, or "".
+      members: of many files, their paths below `path`; each is a row.
     """
 
     path: str
@@ -47,11 +52,36 @@ class Source:
     compression: str = ""
     tabs: bool = False
     split: str = ""
+    members: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The file name alone, as errors and reports show it."""
+        if self.members:
+            more = f" and {len(self.members) - 1} more" if len(self.members) > 1 else ""
+            return f"{self.members[0]}{more}"
         return os.path.basename(self.path)
+
+    @property
+    def shown(self) -> str:
+        """What a list of files says about it."""
+        return os.path.join(self.path, self.name) if self.members else self.path
+
+    def file_of(self, line: int) -> str:
+        """The name of the file that row `line`, counted from 1, is in."""
+        return self.members[line - 1] if self.members else self.name
+
+    def place(self, line: int) -> str:
+        """Where row `line` is, for a person to find it."""
+        return self.members[line - 1] if self.members else f"{self.name}:{line}"
+
+    def all_paths(self) -> list[str]:
+        """The path of every file."""
+        return [os.path.join(self.path, member) for member in self.members] or [self.path]
+
+
+# Given a pattern, the split it is for and the options: the files, and those left out as (path, why).
+Finder = Callable[[str, str, IngestConfig], tuple[list[Source], list[tuple[str, str]]]]
 
 
 def find_sources(patterns: dict[str, str], config: IngestConfig) -> tuple[list[Source], list[tuple[str, str]]]:
@@ -67,7 +97,7 @@ def find_sources(patterns: dict[str, str], config: IngestConfig) -> tuple[list[S
     sources: list[Source] = []
     skipped: list[tuple[str, str]] = []
     for split, pattern in patterns.items():
-        found, left_out = _in_pattern(pattern, split, config)
+        found, left_out = _finder(config)(pattern, split, config)
         if not found:
             raise IngestDataError(_nothing(pattern, left_out))
         sources += found
@@ -78,10 +108,20 @@ def find_sources(patterns: dict[str, str], config: IngestConfig) -> tuple[list[S
             f"{next(s.name for s in sources if s.format == kind)} ({kind})" for kind in sorted(formats)
         )
         raise IngestDataError(f"the input mixes formats: {examples}; narrow the pattern or set format")
-    twice = {source.path for source in sources if sum(other.path == source.path for other in sources) > 1}
-    if twice:
-        raise IngestDataError(f"{min(twice)} matches the patterns of two splits; make the patterns disjoint")
+    if len(patterns) > 1:
+        counts = collections.Counter(path for source in sources for path in source.all_paths())
+        twice = [path for path, count in counts.items() if count > 1]
+        if twice:
+            raise IngestDataError(f"{min(twice)} matches the patterns of two splits; make the patterns disjoint")
     return sources, skipped
+
+
+def _finder(config: IngestConfig) -> Finder:
+    if config.format != "images":
+        return _in_pattern
+    from components.example_gen.images import folders  # here, because it makes Sources
+
+    return folders.find
 
 
 def _nothing(pattern: str, left_out: list[tuple[str, str]]) -> str:
@@ -97,10 +137,11 @@ def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[So
     named: list[Source] = []
     unnamed: list[tuple[str, int, str]] = []
     skipped: list[tuple[str, str]] = []
+    companions = {label_file(path) for path, _ in listed if path.endswith(".npy")}
     for path, size in listed:
         why = _not_data(path, size)
-        if why:
-            skipped.append((path, why))
+        if why or path in companions:
+            skipped.append((path, why or "read with the pictures that it belongs to"))
             continue
         stem, compression = _split_compression(path)
         kind = _SUFFIX_FORMATS.get(os.path.splitext(stem)[1].lower(), "")
@@ -116,6 +157,14 @@ def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[So
         else:
             named.append(_source(path, size, kind, compression, split, config))
     return sorted(named, key=lambda source: source.path), skipped
+
+
+def label_file(path: str) -> str:
+    """The .npy file with the classes of the pictures in `path`: labels.npy for images.npy, x_labels.npy for x.npy."""
+    folder, name = os.path.split(path)
+    stem = name.removesuffix(".npy")
+    other = stem.replace("images", "labels") if "images" in stem else f"{stem}_labels"
+    return os.path.join(folder, f"{other}.npy")
 
 
 def _source(path: str, size: int, kind: str, compression: str, split: str, config: IngestConfig) -> Source:

@@ -7,9 +7,13 @@ import contextlib
 import fnmatch
 import glob
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from typing import IO, Any
+
+# What glob.escape makes of a special character.
+_ESCAPED = re.compile(r"\[([*?[])\]")
 
 
 def is_local(path: str) -> bool:
@@ -35,6 +39,16 @@ def find(pattern: str) -> list[tuple[str, int]]:
 def escape(path: str) -> str:
     """`path` as a glob that matches only itself."""
     return glob.escape(path) if is_local(path) else path
+
+
+def fixed_part(pattern: str) -> str:
+    """The folder that all matches of a glob lie in, without the escapes of `escape`."""
+    parts = []
+    for part in pattern.split("/")[:-1]:
+        if any(character in _ESCAPED.sub("", part) for character in "*?[{"):
+            break
+        parts.append(_ESCAPED.sub(r"\1", part))
+    return "/".join(parts)
 
 
 def is_folder(path: str) -> bool:
