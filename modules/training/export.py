@@ -54,7 +54,7 @@ def export(
     folder = folder.rstrip("/")
     scratch = f"{folder}.writing-{uuid.uuid4().hex[:8]}"
     try:
-        tf.saved_model.save(module, scratch, signatures=module.signatures())
+        tf.saved_model.save(module.trackable, scratch, signatures=module.signatures())
         loaded = tf.saved_model.load(scratch)
         outputs = golden.predict(loaded, examples)
         golden.write(scratch, examples, outputs)
