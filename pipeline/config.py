@@ -19,7 +19,7 @@ class MetricConfig:
     """One metric of the evaluation and the bounds that a model must keep to be blessed."""
 
     name: str
-    """Class of a metric in TFMA or Keras, such as AUC."""
+    """Class of a metric in TFMA or Keras, such as AUC, or the dotted path of one's own Keras metric."""
     params: dict = dataclasses.field(default_factory=dict)
     """Arguments of that class."""
     at_least: float | None = None
@@ -89,6 +89,16 @@ class TransformConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PrepareConfig:
+    """The Prepare step, for records that are not the ingested rows: packed sequences, for example."""
+
+    prepare_fn: str
+    """Dotted path of a function of one components.prepare.prepare_args.PrepareArgs."""
+    settings: dict = dataclasses.field(default_factory=dict)
+    """Settings of that function."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The Trainer step."""
 
@@ -133,10 +143,18 @@ class WorkloadConfig:
     """Policy of components/data_gate."""
     transform: TransformConfig | None = None
     """Without it, the Trainer reads the ingested examples as they are."""
+    prepare: PrepareConfig | None = None
+    """In place of `transform`, where the Trainer's records are not the ingested rows."""
     train: TrainConfig
     evaluate: EvaluateConfig
     push: dict = dataclasses.field(default_factory=dict)
     """Settings of components/pusher."""
+    ask: tuple[dict, ...] = ()
+    """Rows to ask the pushed model about at the end of a run; without them, the first row of the eval split."""
+
+    def __post_init__(self) -> None:
+        if self.transform and self.prepare:
+            raise ConfigError("both `transform` and `prepare` say what the Trainer reads: name one")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -63,8 +63,11 @@ def _options(config: EvaluateConfig) -> config_pb2.Options:
 
 
 def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) -> config_pb2.MetricConfig:
+    module, _, class_name = metric.name.rpartition(".")
     result = config_pb2.MetricConfig(
-        class_name=metric.name, config=json.dumps(metric.params, sort_keys=True) if metric.params else ""
+        class_name=class_name,
+        module=module,
+        config=json.dumps(metric.params, sort_keys=True) if metric.params else "",
     )
     if not metric.decides:
         return result

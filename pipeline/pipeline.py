@@ -18,6 +18,7 @@ from components.evaluator.component import Evaluator
 from components.example_gen.component import ExampleGen
 from components.example_gen.config import IngestConfig
 from components.model_registry.component import ModelRegistrar
+from components.prepare.component import Prepare
 from components.pusher.component import Pusher
 from components.pusher.config import PushTarget
 from components.trainer.cluster_config import ClusterConfig
@@ -78,7 +79,17 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
             disable_statistics=True,  # the gate has judged the raw data; these would double the step's time
         )
         nodes.append(transform)
-    trainer = _trainer(config, cluster, examples, schema, transform)
+    records = transform.outputs["transformed_examples"] if transform else examples.outputs["examples"]
+    if workload.prepare:
+        prepare = Prepare(
+            prepare_fn=workload.prepare.prepare_fn,
+            settings=workload.prepare.settings,
+            examples=examples.outputs["examples"],
+            schema=schema.outputs["schema"],
+        ).with_id("Prepare")
+        records = prepare.outputs["prepared_examples"]
+        nodes.append(prepare)
+    trainer = _trainer(config, cluster, records, schema, transform)
     baseline = baseline_resolver(trainer.outputs["model"])
     evaluator = Evaluator(
         examples=examples.outputs["examples"],
@@ -131,12 +142,12 @@ def _statistics_and_schema(config: PipelineConfig, examples: base_component.Base
     return statistics, SchemaGen(statistics=statistics.outputs["statistics"])
 
 
-def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, examples, schema, transform) -> Trainer:
+def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, records, schema, transform) -> Trainer:
     train = config.workload.train
     engine = {"precision": train.precision, **train.engine}
     return Trainer(
         run_fn=train.run_fn,
-        examples=(transform.outputs["transformed_examples"] if transform else examples.outputs["examples"]),
+        examples=records,
         transform_graph=transform.outputs["transform_graph"] if transform else None,
         schema=schema.outputs["schema"],
         train_args=trainer_pb2.TrainArgs(splits=["train"], num_steps=train.train_steps),
