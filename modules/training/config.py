@@ -74,7 +74,8 @@ class TrainingConfig:
     """Pairs (class, weight); examples of other classes weigh 1."""
 
     # --- optimizer ------------------------------------------------------------------------------------------------
-    optimizer: Literal["sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad"] = "adam"
+    optimizer: Literal["sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lars"] = "adam"
+    """lars: momentum scaled layer by layer, for global batches of many thousands."""
     learning_rate: float = 1e-3
     lr_scaling: Literal["none", "linear", "sqrt"] = "none"
     """Multiply the learning rate by global_batch / base_batch_size, or by its square root."""
@@ -85,6 +86,8 @@ class TrainingConfig:
     """Steps over which the learning rate rises linearly from zero."""
     weight_decay: float = 0.0
     """Decoupled weight decay, times the learning rate; biases and normalisation scales are left alone."""
+    lars_trust: float = 0.001
+    """Share of a layer's norm that a step of LARS changes at learning rate 1."""
     clip_norm: float | None = None
     """Clip the gradients of the global batch to this global norm."""
 

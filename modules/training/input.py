@@ -21,6 +21,14 @@ from modules.training.records import RecordFiles, count_records
 ParseFn = Callable[[tf.Tensor], tuple]
 """Serialized tf.Examples, a string tensor [n], to (features, labels) or (features, labels, weights [n])."""
 
+FeaturesFn = Callable[[dict, tf.Tensor | None], dict]
+"""From the features as they are stored to those that the model takes, in tf.data and inside the served graph.
+
+Called with the dict of a batch's features and int64 [n, 2] seeds, one per example, the same in any number of workers
+and new in every epoch: what augmentation draws from. The seeds are None where nothing may be random: in evaluation and
+serving.
+"""
+
 LABEL = "label"
 """The key of the label itself where labels are a dict (distillation adds the teacher's answers)."""
 
@@ -80,10 +88,11 @@ class RecordInput:
         *,
         training: bool,
         largest: Callable[[int], int] = lambda number: number,
+        features_fn: FeaturesFn | None = None,
     ):
         """`largest` returns the largest of all workers' numbers; only sharding by file asks."""
         self._config, self._replicas, self._training = config, replicas, training
-        self._parse, self._largest = parse, largest
+        self._parse, self._largest, self._features_fn = parse, largest, features_fn
         self._all_files = files
         self.sharding = choose_sharding(config, len(files.paths), replicas.num_workers) if training else "data"
         if self.sharding == "file":
@@ -155,7 +164,10 @@ class RecordInput:
         return self._finish(self._epoch(tf.zeros([], tf.int64)).repeat())
 
     def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
-        """Groups of up to `_read_batch` records (or cached parsed examples) of one epoch, before slicing."""
+        """(records or numbers of cached ones, how many of them count, [epoch, batch]), before slicing.
+
+        A group holds up to `_read_batch` records.
+        """
         config = self._config
         shuffle = self._training and config.shuffle_buffer > 0
         drop = self._training and config.drop_remainder
@@ -185,7 +197,7 @@ class RecordInput:
             # A worker whose files hold less keeps the others company with records that count nothing.
             filler = records.take(1).batch(1).map(lambda r: (r, tf.zeros([], tf.int64))).repeat()
             batches = batches.concatenate(filler).take(self.num_batches())
-        return batches
+        return batches.enumerate().map(lambda index, batch: (*batch, tf.stack([number, index])))
 
     def _finish(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """Slices, parses and prefetches."""
@@ -193,13 +205,13 @@ class RecordInput:
         if self._replicas.local > 1:
             places = tf.range(self._first_slice, self._first_slice + self._replicas.local, dtype=tf.int64)
             batches = batches.flat_map(
-                lambda records, total: tf.data.Dataset.from_tensor_slices(places).map(
-                    lambda place: self._slice(records, total, place)
+                lambda records, total, at: tf.data.Dataset.from_tensor_slices(places).map(
+                    lambda place: self._slice(records, total, at, place)
                 )
             )
         else:
             place = tf.constant(self._first_slice, tf.int64)
-            batches = batches.map(lambda records, total: self._slice(records, total, place))
+            batches = batches.map(lambda records, total, at: self._slice(records, total, at, place))
         batches = batches.map(
             self._to_example_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=config.deterministic
         )
@@ -209,24 +221,36 @@ class RecordInput:
         options.deterministic = config.deterministic
         return batches.with_options(options).prefetch(config.prefetch or tf.data.AUTOTUNE)
 
-    def _slice(self, records: tf.Tensor, total: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The records of the replica at `place` and their mask, both of the same length on every replica."""
+    def _slice(self, records: tf.Tensor, total: tf.Tensor, at: tf.Tensor, place: tf.Tensor) -> tuple:
+        """(records, mask, seeds) of the replica at `place`, all of the same length on every replica."""
         if self._slices == 1 and self.sharding == "data":
-            return records, tf.ones([total])  # all of it: no need to copy
+            # All of it: no need to copy.
+            return records, tf.ones([total]), self._seeds(at, tf.range(total))
         if self.sharding == "file" or (self._training and self._config.drop_remainder):
             length = tf.constant(self._read_batch // self._slices, tf.int64)
         else:
             length = (total + self._slices - 1) // self._slices
         index = place + self._slices * tf.range(length)
         last = tf.size(records, tf.int64) - 1
-        return tf.gather(records, tf.minimum(index, last)), tf.cast(index < total, tf.float32)
+        mask = tf.cast(index < total, tf.float32)
+        return tf.gather(records, tf.minimum(index, last)), mask, self._seeds(at, index)
 
-    def _to_example_batch(self, records: tf.Tensor, mask: tf.Tensor) -> tuple:
+    def _seeds(self, at: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        """A seed per example, int64 [n, 2], from its epoch and batch and its place in the global batch."""
+        if self.sharding == "file":
+            index += self._replicas.first * self._read_batch
+        batch = at[0] * (1 << 32) + at[1]
+        example = self._config.seed * (1 << 32) + index
+        return tf.stack([tf.fill(tf.shape(example), batch), example], axis=1)
+
+    def _to_example_batch(self, records: tf.Tensor, mask: tf.Tensor, seeds: tf.Tensor) -> tuple:
         if records.dtype == tf.string:
             parsed = self._parse(records)
         else:
             parsed = tf.nest.map_structure(lambda column: tf.gather(column, records), self._load())
         features, labels, *rest = parsed
+        if self._features_fn is not None:
+            features = self._features_fn(features, seeds if self._training else None)
         weights = mask * tf.reshape(tf.cast(rest[0], tf.float32), [-1]) if rest else mask
         if self._training and self._config.class_weights:
             target = labels[LABEL] if isinstance(labels, Mapping) else labels

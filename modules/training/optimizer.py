@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from modules.training.config import TrainingConfig
+from modules.training.lars import LARS
 
 OptimizerFactory = Callable[[tf_keras.optimizers.schedules.LearningRateSchedule], tf_keras.optimizers.Optimizer]
 
@@ -72,6 +73,8 @@ def build_optimizer(
         "adagrad": kinds.Adagrad,
     }
     arguments: dict[str, object] = {"jit_compile": config.jit_compile}
+    if config.optimizer == "lars":  # its decay belongs inside the trust ratio
+        return LARS(schedule, decay=config.weight_decay, trust=config.lars_trust, **arguments)  # type: ignore[arg-type]
     if config.weight_decay or config.optimizer == "adamw":
         arguments["weight_decay"] = config.weight_decay
     optimizer = builders[config.optimizer](schedule, **arguments)

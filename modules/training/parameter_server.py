@@ -21,7 +21,7 @@ from modules.training.cluster import ClusterSpec, check_own_port
 from modules.training.config import TrainingConfig
 from modules.training.errors import PreemptedError, TrainingConfigError
 from modules.training.evaluate import Evaluator
-from modules.training.input import ParseFn
+from modules.training.input import FeaturesFn, ParseFn
 from modules.training.optimizer import OptimizerFactory, build_optimizer
 from modules.training.preemption import on_terminate
 from modules.training.records import RecordFiles
@@ -99,14 +99,16 @@ class Chief:
         self._work = tf.function(self._steps)
         self._asked_to_stop = False
 
-    def train(self, files: RecordFiles, parse: ParseFn) -> AsynchronousResult:
+    def train(self, files: RecordFiles, parse: ParseFn, features_fn: FeaturesFn | None = None) -> AsynchronousResult:
         """Trains from the newest checkpoint to total_steps.
 
         Raises:
           PreemptedError: SIGTERM came; the work is saved.
         """
         resumed_at = self._resume()
-        batches = self._coordinator.create_per_worker_dataset(lambda: endless_batches(files, parse, self._config))
+        batches = self._coordinator.create_per_worker_dataset(
+            lambda: endless_batches(files, parse, self._config, features_fn)
+        )
         iterator = iter(batches)
         started, step = time.monotonic(), resumed_at
         with on_terminate(self._stop):
@@ -179,7 +181,9 @@ def asynchronous_state(step: int, config: TrainingConfig) -> SavedState:
     )
 
 
-def endless_batches(files: RecordFiles, parse: ParseFn, config: TrainingConfig) -> tf.data.Dataset:
+def endless_batches(
+    files: RecordFiles, parse: ParseFn, config: TrainingConfig, features_fn: FeaturesFn | None = None
+) -> tf.data.Dataset:
     """(features, labels) in an order that differs from worker to worker, for ever."""
     paths = tf.data.Dataset.from_tensor_slices(list(files.paths)).shuffle(len(files.paths))
     records = paths.interleave(
@@ -189,7 +193,14 @@ def endless_batches(files: RecordFiles, parse: ParseFn, config: TrainingConfig) 
         deterministic=False,
     )
     batches = records.shuffle(max(1, config.shuffle_buffer)).repeat().batch(config.batch_size, drop_remainder=True)
-    parsed = batches.map(lambda serialized: parse(serialized)[:2], num_parallel_calls=tf.data.AUTOTUNE)
+
+    def read(serialized: tf.Tensor) -> tuple:
+        features, labels = parse(serialized)[:2]
+        if features_fn is not None:  # no two asynchronous trainings are alike, so any seeds will do
+            features = features_fn(features, tf.random.uniform([tf.size(serialized), 2], maxval=2**62, dtype=tf.int64))
+        return features, labels
+
+    parsed = batches.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     return parsed.prefetch(tf.data.AUTOTUNE)
 
 

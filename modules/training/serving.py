@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from modules.training.errors import TrainingConfigError, TrainingError
+from modules.training.input import FeaturesFn
 
 EXAMPLES = "examples"
 """The input of every signature: a string tensor [n] of serialized tf.Examples."""
@@ -39,12 +40,14 @@ class ServingModule:
         label_keys: Sequence[str],
         transform_output: Any = None,
         outputs_fn: OutputsFn | None = None,
+        features_fn: FeaturesFn | None = None,
     ):
         self.model = model
         self.transform_layer: Any = None if transform_output is None else transform_output.transform_features_layer()
         # Plain code of TF Transform: there is nothing in it for AutoGraph, which would take its time to find that out.
         self._transform: Any = None if self.transform_layer is None else _do_not_convert(self.transform_layer.call)
         self._outputs_fn = outputs_fn or default_outputs
+        self._features_fn = features_fn or (lambda features, seeds: features)
         self._label_keys = tuple(label_keys)
         self._raw_spec = dict(raw_spec)
         if transform_output is None:
@@ -94,7 +97,7 @@ class ServingModule:
         if missing:
             raise TrainingError(f"the transform graph does not make {', '.join(missing)} when the label is absent")
         named = {key: features[key] for key in self._model_spec}
-        return dict(self._outputs_fn(self.model(named, training=False)))
+        return dict(self._outputs_fn(self.model(self._features_fn(named, None), training=False)))
 
     def _without_label_only_features(self) -> dict[str, Any]:
         """The raw features that a request must bring.

@@ -20,7 +20,15 @@ from modules.training.distillation import Teacher
 from modules.training.errors import NonFiniteError, TrainingConfigError
 from modules.training.evaluate import Evaluator
 from modules.training.failures import translated
-from modules.training.input import ParseFn, RecordInput, ReplicaPlacement, choose_sharding, example_parser, placement
+from modules.training.input import (
+    FeaturesFn,
+    ParseFn,
+    RecordInput,
+    ReplicaPlacement,
+    choose_sharding,
+    example_parser,
+    placement,
+)
 from modules.training.metrics import PrometheusMetrics
 from modules.training.optimizer import OptimizerFactory
 from modules.training.precision import check_float32_outputs, policy, set_policy
@@ -69,6 +77,8 @@ def train(
     optimizer: OptimizerFactory | None = None,
     outputs_fn: OutputsFn | None = None,
     raw_examples: Sequence[str] | None = None,
+    features_fn: FeaturesFn | None = None,
+    sample_values: Callable[[], Mapping[str, Sequence[bytes]]] | None = None,
 ) -> TrainingResult:
     """Trains, evaluates and exports a tf_keras model; the same call on one machine and in every task of a cluster.
 
@@ -86,6 +96,10 @@ def train(
       optimizer: overrides config.optimizer: called with the learning-rate schedule.
       outputs_fn: from the model's outputs to the served ones, a dict of tensors.
       raw_examples: files of raw tf.Examples to take golden predictions of; None makes examples up from the schema.
+      features_fn: what is done to the features before the model, such as decoding and augmenting pictures: by tf.data
+        in training, within the graph when serving; see FeaturesFn.
+      sample_values: gives values that a raw text feature can have where neither schema nor vocabulary says so, for
+        examples that are made up: some encoded pictures, say. Called on the chief when the model is exported.
 
     Raises:
       TrainingError: and its kinds, each with the `exit_code` that the process should end with.
@@ -95,7 +109,17 @@ def train(
     watchdog = Watchdog(cluster)
     with watchdog.watching() if config.stall_timeout_s else contextlib.nullcontext():
         watchdog.enter("startup", config.startup_timeout_s)
-        request = _Request(label_key, weight_key, loss, metrics or {}, optimizer, outputs_fn, raw_examples)
+        request = _Request(
+            label_key,
+            weight_key,
+            loss,
+            metrics or {},
+            optimizer,
+            outputs_fn,
+            raw_examples,
+            features_fn,
+            sample_values,
+        )
         job = _Training(fn_args, build_model, request, config, cluster, watchdog)
         with policy(config.precision):
             return job.run_asynchronous() if cluster.has_parameter_servers else job.run()
@@ -112,6 +136,8 @@ class _Request:
     optimizer: OptimizerFactory | None
     outputs_fn: OutputsFn | None
     raw_examples: Sequence[str] | None
+    features_fn: FeaturesFn | None
+    sample_values: Callable[[], Mapping[str, Sequence[bytes]]] | None
 
     def made_metrics(self) -> list[tf_keras.metrics.Metric]:
         return [make(name=name) for name, make in self.metrics.items()]
@@ -146,10 +172,14 @@ class _Training:
         replicas = placement(strategy, self.cluster.worker_rank)
         largest = functools.partial(largest_of_all_workers, strategy)
         train_parse, train_loss = self._distilled(parse)
-        train_data = RecordInput(train_files, train_parse, config, replicas, training=True, largest=largest)
+        train_data = RecordInput(
+            train_files, train_parse, config, replicas, training=True, largest=largest, features_fn=request.features_fn
+        )
         if config.check_input:
             train_data.count()
-        eval_data = eval_files and RecordInput(eval_files, parse, config, replicas, training=False)
+        eval_data = eval_files and RecordInput(
+            eval_files, parse, config, replicas, training=False, features_fn=request.features_fn
+        )
         reporters, profile = self._telemetry()
         with contextlib.ExitStack() as stack, translated(self.cluster, train_files):
             stack.callback(profile.close)
@@ -206,7 +236,8 @@ class _Training:
         loss = per_example_loss(request.loss)
 
         def evaluator(model: tf_keras.Model) -> Evaluator:
-            data = RecordInput(eval_files or train_files, parse, config, alone, training=False)
+            files = eval_files or train_files
+            data = RecordInput(files, parse, config, alone, training=False, features_fn=request.features_fn)
             return Evaluator(model, loss, request.made_metrics(), data, config.eval_steps or fn_args.eval_steps or None)
 
         self.watchdog.enter("asynchronous training", 0)  # TensorFlow's coordinator watches its workers itself
@@ -228,7 +259,7 @@ class _Training:
             chief = parameter_server.Chief(
                 config, self.cluster, self._checked_model, loss, request.optimizer, total_steps, fn_args.model_run_dir
             )
-            trained = chief.train(train_files, parse)
+            trained = chief.train(train_files, parse, request.features_fn)
         model = self._serving_model(trained.weights)
         metrics = evaluator(model)()
         exported = self._export(model, trained.steps, metrics)
@@ -318,13 +349,15 @@ class _Training:
             label_keys=[key for key in (self.request.label_key, self.request.weight_key) if key],
             transform_output=self.data.transform_output,
             outputs_fn=self.request.outputs_fn,
+            features_fn=self.request.features_fn,
         )
         if self.request.raw_examples:
             files = find_files(self.request.raw_examples, "raw example")
             records = tf.data.TFRecordDataset(list(files.paths), files.compression).take(golden.MAX_EXAMPLES)
             examples = [record.numpy() for record in records]
         else:
-            examples = golden.synthetic_examples(self.data.raw_spec, self.data.words(), golden.MAX_EXAMPLES)
+            words = {**self.data.words(), **(self.request.sample_values() if self.request.sample_values else {})}
+            examples = golden.synthetic_examples(self.data.raw_spec, words, golden.MAX_EXAMPLES)
         extra = {"steps": step, "metrics": metrics, "config": self.config.to_dict()}
         exporting.export(module, self.fn_args.serving_model_dir, examples, extra)
         say(f"exported {self.fn_args.serving_model_dir}")
