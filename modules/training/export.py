@@ -7,7 +7,7 @@ was trained: no mirrored variables, no 16-bit layers that a server's CPU would h
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,6 @@ import tf_keras
 
 from modules.training import golden
 from modules.training.errors import TrainingError
-from modules.training.serving import ServingModule
 
 
 def unreplicated(build: Callable[[], tf_keras.Model], weights: list[np.ndarray]) -> tf_keras.Model:
@@ -34,8 +33,23 @@ def unreplicated(build: Callable[[], tf_keras.Model], weights: list[np.ndarray])
     return fresh
 
 
+class Exportable(Protocol):
+    """What `export` saves: ServingModule, or something of a workload's own."""
+
+    @property
+    def trackable(self) -> tf.Module:
+        """The root of the SavedModel, which holds all variables."""
+
+    def signatures(self) -> dict[str, Any]:
+        """Concrete functions by signature name."""
+
+
 def export(
-    module: ServingModule, folder: str, examples: Sequence[bytes], extra: Mapping[str, Any] | None = None
+    module: Exportable,
+    folder: str,
+    examples: Sequence[bytes],
+    extra: Mapping[str, Any] | None = None,
+    golden_signature: str = golden.SIGNATURE,
 ) -> dict[str, list]:
     """Saves `module`, loads it again, calls it, writes golden predictions and only then moves it to `folder`.
 
@@ -44,6 +58,7 @@ def export(
       folder: the final place (fn_args.serving_model_dir); nothing is there unless all of it is.
       examples: serialized raw tf.Examples for the golden predictions.
       extra: written to assets.extra/training.json.
+      golden_signature: the one to take golden predictions of; its input is `examples`.
 
     Returns:
       The golden outputs by name.
@@ -56,8 +71,8 @@ def export(
     try:
         tf.saved_model.save(module.trackable, scratch, signatures=module.signatures())
         loaded = tf.saved_model.load(scratch)
-        outputs = golden.predict(loaded, examples)
-        golden.write(scratch, examples, outputs)
+        outputs = golden.predict(loaded, examples, golden_signature)
+        golden.write(scratch, examples, outputs, golden_signature)
         with tf.io.gfile.GFile(f"{scratch}/assets.extra/training.json", "w") as file:
             file.write(json.dumps(dict(extra or {}), indent=1))
         if tf.io.gfile.exists(folder):

@@ -14,6 +14,7 @@ from modules.training.serving import EXAMPLES
 PATH = "assets.extra/golden_predictions.json"
 MAX_EXAMPLES = 32
 TOLERANCE = 1e-3
+SIGNATURE = "serving_default"
 
 
 def synthetic_examples(raw_spec: Mapping[str, Any], words: Mapping[str, Sequence[bytes]], count: int) -> list[bytes]:
@@ -52,13 +53,13 @@ def _required(spec: Any) -> bool:
     return isinstance(spec, tf.io.FixedLenFeature) and spec.default_value is None
 
 
-def predict(loaded: Any, examples: Sequence[bytes]) -> dict[str, list]:
-    """Calls a loaded SavedModel's serving_default.
+def predict(loaded: Any, examples: Sequence[bytes], signature: str = SIGNATURE) -> dict[str, list]:
+    """Calls a signature of a loaded SavedModel.
 
     Raises:
       TrainingError: an output is not finite.
     """
-    answers = loaded.signatures["serving_default"](**{EXAMPLES: tf.constant(list(examples), tf.string)})
+    answers = loaded.signatures[signature](**{EXAMPLES: tf.constant(list(examples), tf.string)})
     for name, value in answers.items():
         if value.dtype.is_floating and not bool(tf.reduce_all(tf.math.is_finite(value))):
             raise TrainingError(f"the exported model's output {name!r} is not finite; it is not published")
@@ -71,10 +72,10 @@ def _plain(array: Any) -> list:
     return array.tolist()
 
 
-def write(folder: str, examples: Sequence[bytes], outputs: Mapping[str, list]) -> None:
+def write(folder: str, examples: Sequence[bytes], outputs: Mapping[str, list], signature: str = SIGNATURE) -> None:
     """Writes the golden predictions into an exported model's folder."""
     value = {
-        "signature": "serving_default",
+        "signature": signature,
         "input_key": EXAMPLES,
         "examples_b64": [base64.b64encode(example).decode("ascii") for example in examples],
         "outputs": outputs,
