@@ -8,8 +8,9 @@ import pyarrow as pa
 import tensorflow as tf
 from tfx_bsl.coders import example_coder
 
+from components.data_gate.record_blocks import GZIP_MAGIC
+
 BATCH_ROWS = 4096
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def is_tfrecord_file(path: str) -> bool:
@@ -27,7 +28,7 @@ def record_batches(path: str) -> Iterator[np.ndarray]:
 
 def _records(path: str) -> tf.data.Dataset:
     with tf.io.gfile.GFile(path, "rb") as file:
-        compression = "GZIP" if file.read(2) == _GZIP_MAGIC else ""
+        compression = "GZIP" if file.read(2) == GZIP_MAGIC else ""
     return tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=1 << 20)
 
 

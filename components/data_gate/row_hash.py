@@ -2,25 +2,23 @@
 
 import hashlib
 import zlib
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from components.data_gate.record_blocks import Block
 
-def byte_sums(records: Sequence[bytes] | np.ndarray) -> np.ndarray:
+
+def byte_sums(block: Block) -> np.ndarray:
     """uint64 per serialized record; equal rows have equal sums though their features are serialized in another order.
 
     Unequal rows may share a sum: good for choosing a sample of row contents, not for calling two rows equal.
     """
-    lengths = np.fromiter(map(len, records), np.int64, len(records))
-    content = np.frombuffer(b"".join(records), np.uint8)
-    # An empty record would make reduceat return its neighbour's byte: count it as 0.
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    sums = np.zeros(len(lengths), np.uint32)
-    filled = lengths > 0
-    if filled.any():
-        sums[filled] = np.add.reduceat(content, starts[filled], dtype=np.uint32)
+    lengths = block.ends - block.starts
+    # Every second sum is of what lies between two records. An empty record would be given its neighbour's byte.
+    bounds = np.stack([block.starts, block.ends], axis=1).ravel()
+    sums = np.add.reduceat(block.content, bounds, dtype=np.uint32)[::2]
+    sums = np.where(lengths > 0, sums, 0)
     return _mix(sums.astype(np.uint64) << np.uint64(32) | lengths.astype(np.uint64))
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from components.data_gate import example_files, row_hash
+from components.data_gate import example_files, record_blocks, row_hash
 from components.data_gate.row_question import RowQuestion
+
+_BATCH_ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,29 +100,34 @@ class _ReadFile(beam.DoFn):
         questions = [(i, q) for i, q in enumerate(task.questions) if q.split == split]
         rows = [0] * len(task.questions)
         samples: list[list[dict]] = [[] for _ in task.questions]
-        hashes, places, first = [], [], 0
-        for records in example_files.record_batches(path):
+        chosen: list[bytes] = []
+        places, first = [np.zeros(0, np.int64)], 0
+        for block in record_blocks.blocks(path):
             if questions:
-                batch = example_files.decode(records)
+                batch = example_files.decode(block.records(range(len(block))))
                 for i, question in questions:
                     offending = question.offending(batch)
                     rows[i] += len(offending)
                     for row in offending[: task.max_samples - len(samples[i])]:
                         samples[i].append(_sample(task, path, first + int(row), batch, int(row)))
             if task.one_in:
-                chosen = _chosen(records, task.one_in)
-                if len(chosen):
-                    hashes.append(row_hash.row_hashes(example_files.decode(records[chosen])))
-                    places.append(first + chosen)
-            first += len(records)
-        found = [(split, path, np.concatenate(hashes), np.concatenate(places))] if hashes else []
+                here = _chosen(block, task.one_in)
+                chosen += block.records(here)
+                places.append(first + here)
+            first += len(block)
+        found = [(split, path, _hashes(chosen), np.concatenate(places))] if chosen else []
         yield {"rows": rows, "samples": samples, "hashes": found}
 
 
-def _chosen(records: np.ndarray, one_in: int) -> np.ndarray:
+def _chosen(block: record_blocks.Block, one_in: int) -> np.ndarray:
     if one_in == 1:
-        return np.arange(len(records))
-    return np.flatnonzero(row_hash.byte_sums(records) % np.uint64(one_in) == 0)
+        return np.arange(len(block))
+    return np.flatnonzero(row_hash.byte_sums(block) % np.uint64(one_in) == 0)
+
+
+def _hashes(records: Sequence[bytes]) -> np.ndarray:
+    batches = (records[i : i + _BATCH_ROWS] for i in range(0, len(records), _BATCH_ROWS))
+    return np.concatenate([row_hash.row_hashes(example_files.decode(batch)) for batch in batches])
 
 
 class _Gather(beam.CombineFn):
@@ -174,13 +181,13 @@ def _samples(task: RowPass, where: Sequence[tuple[str, int]]) -> Iterator[dict[s
         wanted.setdefault(path, set()).add(place)
     for path, places in wanted.items():
         first = 0
-        for records in example_files.record_batches(path):
-            here = [place for place in sorted(places) if first <= place < first + len(records)]
+        for block in record_blocks.blocks(path):
+            here = [place for place in sorted(places) if first <= place < first + len(block)]
             if here:
-                batch = example_files.decode(records[np.array(here) - first])
+                batch = example_files.decode(block.records(place - first for place in here))
                 for i, place in enumerate(here):
                     yield _sample(task, path, place, batch, i)
-            first += len(records)
+            first += len(block)
 
 
 def _sample(task: RowPass, path: str, place: int, batch, row: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 from tfx_bsl.coders import example_coder
 
 from components.data_gate import example_files, row_hash
+from components.data_gate.record_blocks import Block
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,22 @@ def test_rows_hash_alike_in_any_serialization_and_order(batch):
     again = row_hash.row_hashes(example_files.decode([two[i] for i in order]))
     assert (hashes[order] == again).all()
     assert len(set(hashes.tolist())) == 500
-    assert (row_hash.byte_sums(one)[order] == row_hash.byte_sums([two[i] for i in order])).all()
+    sums = row_hash.byte_sums(as_block(one))
+    assert (sums[order] == row_hash.byte_sums(as_block([two[i] for i in order]))).all()
+    assert len(set(sums.tolist())) > 450
+
+
+def test_an_empty_record_has_a_sum_of_its_own():
+    sums = row_hash.byte_sums(as_block([b"", b"ab", b"", b"ba", b"b"])).tolist()
+    assert sums[0] == sums[2]
+    assert sums[1] == sums[3]
+    assert len(set(sums)) == 3
+
+
+def as_block(records):
+    ends = np.cumsum([len(record) + 16 for record in records]) - 4
+    starts = ends - np.array([len(record) for record in records])
+    return Block(np.frombuffer(b"".join(b"*" * 12 + record + b"*" * 4 for record in records), np.uint8), starts, ends)
 
 
 @pytest.mark.parametrize(
