@@ -1,5 +1,6 @@
 """Rows of plain values (JSON objects, CSV lines) as serialized tf.Examples, typed as the model itself parses them."""
 
+import base64
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,13 +86,15 @@ def _encode_row(row: Mapping[str, Any], kinds: FeatureKinds, number: int) -> byt
 
 
 def _kind_of(values: Sequence[Any]) -> type:
-    if any(isinstance(value, str | bytes) for value in values):
+    if any(isinstance(value, str | bytes | Mapping) for value in values):
         return bytes
     return float if any(isinstance(value, float | np.floating) for value in values) else int
 
 
 def _convert(value: Any, kind: type, name: str, number: int) -> Any:
     if kind is bytes:
+        if isinstance(value, Mapping):
+            return _from_base64(value, name, number)
         return value if isinstance(value, bytes) else str(value).encode("utf-8")
     try:
         if kind is float:
@@ -103,6 +106,16 @@ def _convert(value: Any, kind: type, name: str, number: int) -> Any:
         wanted = _NAMES[kind]
         raise BadRowError(f"row {number}, feature {name!r}: expected {wanted}, got {value!r}") from None
     return whole
+
+
+def _from_base64(value: Mapping[str, Any], name: str, number: int) -> bytes:
+    """Bytes that JSON cannot hold, as TensorFlow Serving's API writes them: {"b64": ...}."""
+    try:
+        if set(value) != {"b64"}:
+            raise ValueError(f"keys {sorted(value)}")
+        return base64.b64decode(value["b64"], validate=True)
+    except (ValueError, TypeError) as error:
+        raise BadRowError(f'row {number}, feature {name!r}: expected text or {{"b64": "..."}}: {error}') from None
 
 
 def read_rows(stream: TextIO, where: str) -> Iterator[dict[str, Any]]:
@@ -158,6 +171,14 @@ def decode_example(serialized: bytes) -> dict[str, Any]:
     for name, feature in sorted(example.features.feature.items()):
         kind = feature.WhichOneof("kind")
         values = list(getattr(feature, kind).value) if kind else []
-        plain = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
+        plain = [_readable(value) if isinstance(value, bytes) else value for value in values]
         row[name] = plain[0] if len(plain) == 1 else plain or None
     return row
+
+
+def _readable(value: bytes) -> str:
+    """The text, or for bytes that are none, such as a picture, how many they are."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"<{len(value):,} bytes>"

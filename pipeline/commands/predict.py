@@ -26,6 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="CSV with a header, JSON objects, or tf.Examples (*.tfrecord, *.gz); - reads standard input. "
         "Without it the model answers the first examples that it was exported with",
     )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="values",
+        help="one row from its features; NAME=@FILE takes the content of a file, such as a picture. May be repeated",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="answer only the first N rows")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -51,8 +59,8 @@ def _predict(args: argparse.Namespace) -> int:
     from modules.serving import predictor
 
     version_dir = _version_dir(args)
-    if args.input is not None and not _is_tfrecord(args.input):
-        rows = _read_rows(args.input)[: args.limit]
+    if args.values or (args.input is not None and not _is_tfrecord(args.input)):
+        rows = _rows(args)
         answers = predictor.predict_rows(version_dir, rows, args.signature)
     else:
         examples = _examples(args, version_dir)
@@ -91,16 +99,16 @@ def _ask_server(args: argparse.Namespace) -> int:
     from modules.serving.client import PredictionClient
     from modules.serving.status import ServingUsageError
 
-    if args.input is None:
-        raise ServingUsageError("--server needs --input FILE: rows to ask about")
+    if args.input is None and not args.values:
+        raise ServingUsageError("--server needs --input FILE or --set NAME=VALUE: rows to ask about")
     name = args.name or os.path.basename(os.path.normpath(args.base))
     with PredictionClient(args.server, name, version=args.version, label=args.label) as client:
-        if _is_tfrecord(args.input):
+        if not args.values and _is_tfrecord(args.input):
             examples = _read_tfrecord(args.input, args.limit)
             rows = [example_rows.decode_example(example) for example in examples]
             answers = client.predict_examples(examples, args.signature)
         else:
-            rows = _read_rows(args.input)[: args.limit]
+            rows = _rows(args)
             answers = client.predict_rows(rows, args.signature, _local_kinds(args.base))
     where = f"{args.server} {name}"
     _print(where, {"label": args.label} if args.label else {"version": args.version}, rows, answers, args.json)
@@ -138,6 +146,33 @@ def _read_tfrecord(path: str, limit: int | None) -> list[bytes]:
     return examples
 
 
+def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of the input file, or the one that the command line spells out."""
+    from modules.serving.status import ServingUsageError
+
+    if not args.values:
+        return _read_rows(args.input)[: args.limit]
+    if args.input is not None:
+        raise ServingUsageError("give rows with --input or one row with --set, not both")
+    row: dict[str, Any] = {}
+    for given in args.values:
+        name, equals, value = given.partition("=")
+        if not equals:
+            raise ServingUsageError(f"--set {given}: expected NAME=VALUE or NAME=@FILE")
+        row[name] = _content(value[1:]) if value.startswith("@") else value
+    return [row]
+
+
+def _content(path: str) -> bytes:
+    from modules.serving.status import ServingUsageError
+
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ServingUsageError(f"cannot read {path}: {error.strerror}") from None
+
+
 def _read_rows(path: str) -> list[dict[str, Any]]:
     from modules.serving import example_rows
     from modules.serving.status import ServingUsageError
@@ -172,5 +207,5 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(_short(item) for item in value[:10])
         return f"[{shown}{', ...' if len(value) > 10 else ''}]"
-    text = str(value)
+    text = f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
