@@ -88,11 +88,13 @@ class TimePolicy:
 class DuplicatePolicy:
     """How many evaluation rows may be in the training split too.
 
-    Beyond `max_rows` rows the share is estimated from that many; 0 rows turns the check off.
+    Beyond `max_rows` rows the share is estimated from that many; 0 rows turns the check off. Rows are the same when
+    their `columns` are, such as the content of a picture whatever its file is called; empty means all columns.
     """
 
     max_share: float = 0.01
     max_rows: int = 20_000
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self):
         _share("duplicates.max_share", self.max_share)

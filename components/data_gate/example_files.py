@@ -45,12 +45,20 @@ def row_as_dict(batch: pa.RecordBatch, row: int, first: Sequence[str] = ()) -> d
     return {name: _plain(batch.column(batch.schema.get_field_index(name))[row].as_py()) for name in names}
 
 
+def _text(value: bytes) -> str:
+    """The beginning of a text; of bytes that are none, such as a picture, how many they are."""
+    try:
+        return value.decode()[:200]
+    except UnicodeDecodeError:
+        return f"<{len(value)} bytes>"
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         items = [_plain(item) for item in value[:20]]
         return items[0] if len(value) == 1 else items
     if isinstance(value, bytes):
-        return value[:200].decode("utf-8", "replace")
+        return _text(value)
     if isinstance(value, float):
         return float(f"{value:.8g}") if np.isfinite(value) else str(value)
     return value

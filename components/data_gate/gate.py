@@ -109,6 +109,7 @@ def _look_at_rows(
         one_in=_one_in(context),
         key=policy.key,
         max_samples=policy.max_samples,
+        columns=policy.duplicates.columns,
     )
     if not task.elements:
         return

@@ -11,6 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 
 from components.data_gate import example_files, record_blocks, row_hash
 from components.data_gate.row_question import RowQuestion
@@ -23,7 +24,8 @@ class RowPass:
     """What to look for.
 
     `files` is by split, the training split first. Rows are compared between splits when `one_in` is above 0: those
-    whose content falls into one of `one_in` classes, which estimates the share of all.
+    whose content falls into one of `one_in` classes, which estimates the share of all. Rows are equal when their
+    `columns` are; empty means all columns.
     """
 
     files: Mapping[str, tuple[str, ...]]
@@ -31,6 +33,7 @@ class RowPass:
     one_in: int
     key: tuple[str, ...]
     max_samples: int
+    columns: tuple[str, ...] = ()
 
     @property
     def elements(self) -> list[tuple[str, str]]:
@@ -101,6 +104,7 @@ class _ReadFile(beam.DoFn):
         rows = [0] * len(task.questions)
         samples: list[list[dict]] = [[] for _ in task.questions]
         chosen: list[bytes] = []
+        hashes: list[np.ndarray] = []
         places, first = [np.zeros(0, np.int64)], 0
         for block in record_blocks.blocks(path):
             if questions:
@@ -110,12 +114,19 @@ class _ReadFile(beam.DoFn):
                     rows[i] += len(offending)
                     for row in offending[: task.max_samples - len(samples[i])]:
                         samples[i].append(_sample(task, path, first + int(row), batch, int(row)))
-            if task.one_in:
+            if task.one_in and task.columns:
+                values = _hashes(block.records(range(len(block))), task.columns)
+                here = np.flatnonzero(values % np.uint64(task.one_in) == 0)
+                hashes.append(values[here])
+                places.append(first + here)
+            elif task.one_in:
                 here = _chosen(block, task.one_in)
                 chosen += block.records(here)
                 places.append(first + here)
             first += len(block)
-        found = [(split, path, _hashes(chosen), np.concatenate(places))] if chosen else []
+        if chosen:
+            hashes.append(_hashes(chosen))
+        found = [(split, path, np.concatenate(hashes), np.concatenate(places))] if hashes else []
         yield {"rows": rows, "samples": samples, "hashes": found}
 
 
@@ -125,9 +136,14 @@ def _chosen(block: record_blocks.Block, one_in: int) -> np.ndarray:
     return np.flatnonzero(row_hash.byte_sums(block) % np.uint64(one_in) == 0)
 
 
-def _hashes(records: Sequence[bytes]) -> np.ndarray:
-    batches = (records[i : i + _BATCH_ROWS] for i in range(0, len(records), _BATCH_ROWS))
-    return np.concatenate([row_hash.row_hashes(example_files.decode(batch)) for batch in batches])
+def _hashes(records: Sequence[bytes], columns: tuple[str, ...] = ()) -> np.ndarray:
+    batches = (example_files.decode(records[i : i + _BATCH_ROWS]) for i in range(0, len(records), _BATCH_ROWS))
+    return np.concatenate([row_hash.row_hashes(_only(batch, columns) if columns else batch) for batch in batches])
+
+
+def _only(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
+    """Those of `columns` that the batch has; one that no row of it has is absent, as it is in a hash of all columns."""
+    return batch.select([name for name in columns if name in batch.schema.names])
 
 
 class _Gather(beam.CombineFn):

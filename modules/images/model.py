@@ -45,9 +45,9 @@ def smoothed_loss(smoothing: float):
 
 
 def named_outputs(outputs: dict[str, tf.Tensor], classes: Sequence[bytes]) -> dict[str, tf.Tensor]:
-    """What is served: the probabilities, the name of the most likely class, and all names in order.
+    """What is served: the probabilities, in the order of `classes`, and the name of the most likely class.
 
-    The last name is empty: the class for everything that the training split did not have.
+    The last probability is of a class that the training split did not have; its name is empty.
     """
     names = tf.constant([*classes, *[b""] * NUM_OOV_BUCKETS])
     best = tf.argmax(outputs["probabilities"], axis=-1)

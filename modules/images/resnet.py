@@ -38,7 +38,7 @@ def _stem(x, config: ImageModelConfig):
     if config.stem == "small":
         return _conv(x, config.width, 3, 1, "stem")
     x = _conv(x, config.width, 7, 2, "stem")
-    x = keras.layers.ZeroPadding2D(1, name="stem_pad")(x)  # zeros are the smallest there is after a ReLU
+    x = keras.layers.ZeroPadding2D(1, name="stem_pool_pad")(x)  # zeros are the smallest there is after a ReLU
     return keras.layers.MaxPooling2D(3, 2, name="stem_pool")(x)
 
 

@@ -6,6 +6,7 @@ import pytest
 from tfx_bsl.coders import example_coder
 
 from components.data_gate import example_files, row_hash
+from components.data_gate.errors import GateConfigError
 from components.data_gate.record_blocks import Block
 
 
@@ -72,3 +73,22 @@ def test_a_sample_of_contents_estimates_the_share_of_copies(taxi, tmp_path):
     assert whole[0].rows == 600
     assert sampled[0].rows == pytest.approx(600, rel=0.25)
     assert "from a sample" in sampled[0].observed
+
+
+@pytest.mark.parametrize("max_rows", [20_000, 1500])
+def test_rows_may_be_the_same_by_some_columns(taxi, tmp_path, max_rows):
+    train, evaluation = taxi.splits["train"], taxi.splits["eval"]
+    mixed = {name: evaluation[name][:2400] + train[name][:600] for name in train}
+    mixed["company"] = ["renamed"] * 3000
+    case = type(taxi)(**{**taxi.__dict__, "splits": {"train": train, "eval": mixed}, "with_rows": True})
+    assert "duplicates" not in [finding.rule for finding in case.judge(tmp_path).blocking]
+    others = [name for name in train if name != "company"]
+    policy = {"columns": others, "max_rows": max_rows}
+    found = [f for f in case.with_policy(duplicates=policy).judge(tmp_path).blocking if f.rule == "duplicates"]
+    assert found[0].rows == pytest.approx(600, rel=0.25 if max_rows == 1500 else 0.01)
+
+
+def test_a_column_to_compare_rows_by_must_be_there(taxi, tmp_path):
+    case = type(taxi)(**{**taxi.__dict__, "with_rows": True}).with_policy(duplicates={"columns": ["contents"]})
+    with pytest.raises(GateConfigError, match=r"duplicates.columns: there is no column 'contents', but company"):
+        case.judge(tmp_path)
