@@ -10,6 +10,7 @@ import time
 from tfx.orchestration import metadata
 
 from pipeline import default_data, local_runner, quiet, recovery, report, run_record
+from pipeline.ahead import Ahead
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError, ExitCode
 from pipeline.pipeline import create_pipeline
@@ -55,10 +56,19 @@ def run(
         quiet.python_logs_to(str(record.log_path), debug)
         if native_logs:
             native_logs.send_to(str(record.log_path))
+        progress, ahead = _Progress(record), Ahead(config, names, to_step)
+
+        def on_step(name: str, state: str) -> None:
+            progress.on_step(name, state)
+            ahead.on_step(name, state)
+
         runner = local_runner.RecordingDagRunner(
-            record, _Progress(record).on_step, from_step=from_step, to_step=to_step, base_run=base_run
+            record, on_step, from_step=from_step, to_step=to_step, base_run=base_run
         )
-        _run_steps(runner, pipeline, record, config)
+        try:
+            _run_steps(runner, pipeline, record, config)
+        finally:
+            ahead.close()
     return record
 
 
@@ -122,9 +132,11 @@ def _read_results(record: RunRecord, config: PipelineConfig) -> None:
     pusher = record.step("Pusher")
     if pusher.outputs:
         record.pushed_version = _latest_version(config.serving_dir)
-        record.prediction = _predict(
-            os.path.join(config.serving_dir, str(record.pushed_version)), ingest.outputs["examples"]
-        )
+        version_dir = os.path.join(config.serving_dir, str(record.pushed_version))
+        if config.workload.ask:
+            record.samples = _ask(version_dir, config.workload.ask)
+        else:
+            record.prediction = _predict(version_dir, ingest.outputs["examples"])
 
 
 def _latest_version(base: str) -> str:
@@ -137,6 +149,12 @@ def _predict(version_dir: str, examples_uri: str) -> dict:
     rows = importlib.import_module("modules.serving.example_rows")
     example = _first_example(examples_uri)
     return {"input": rows.decode_example(example), "output": predictor.predict_examples(version_dir, [example])[0]}
+
+
+def _ask(version_dir: str, rows: tuple[dict, ...]) -> list[dict]:
+    """The pushed model's answers, through its serving signature, to the rows that the workload asks about."""
+    answers = importlib.import_module(PREDICTOR).predict_rows(version_dir, rows)
+    return [{"input": row, "output": answer} for row, answer in zip(rows, answers, strict=True)]
 
 
 def _first_example(examples_uri: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What TFMA wrote, read as its protocol buffers: its own loader turns every plot into JSON first, which takes seconds."""
+"""What TFMA wrote, read as its protocol buffers: its own loader turns every plot into JSON first, which is slow."""
 
 import dataclasses
 from typing import Any

@@ -4,12 +4,13 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 from typing import Any
 
+from components import prestart
 from components.pusher.config import PushTarget
 from components.pusher.errors import PushError
 
+KIND = prestart.Kind("components.pusher.verify_process", ("tensorflow", "tensorflow_serving.apis.prediction_log_pb2"))
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -33,28 +34,35 @@ def verify_in_subprocess(model: pathlib.Path, target: PushTarget) -> dict[str, A
         "warmup_batch_sizes": list(target.warmup_batch_sizes),
         "parent": os.getpid(),
     }
-    environment = os.environ | {
+    process = prestart.launch(KIND, [json.dumps(request)], _environment())
+    try:
+        output, errors = process.communicate(timeout=target.verify_timeout_s)
+    except BaseException as error:
+        process.kill()  # nobody may go on writing into the staged model, after Ctrl-C either
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            message = f"{model}: not verified within {target.verify_timeout_s:g} s (verify_timeout_s)"
+            raise PushError(message) from None
+        raise
+    report = _last_json(output.decode(errors="replace"))
+    if report is None:
+        raise PushError(_death(model, process.returncode, errors.decode(errors="replace")))
+    if "error" in report:
+        raise PushError(f"{model.name} is not deployable: {report['error']}")
+    return report
+
+
+def prestart_verifier() -> None:
+    """Starts the process of the next verification: it imports TensorFlow and waits."""
+    prestart.start(KIND, _environment())
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")])),
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
-    try:
-        process = subprocess.run(
-            [sys.executable, "-m", "components.pusher.verify_process", json.dumps(request)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=target.verify_timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise PushError(f"{model}: not verified within {target.verify_timeout_s:g} s (verify_timeout_s)") from None
-    report = _last_json(process.stdout)
-    if report is None:
-        raise PushError(_death(model, process))
-    if "error" in report:
-        raise PushError(f"{model.name} is not deployable: {report['error']}")
-    return report
 
 
 def _last_json(output: str) -> dict[str, Any] | None:
@@ -65,9 +73,9 @@ def _last_json(output: str) -> dict[str, Any] | None:
         return None
 
 
-def _death(model: pathlib.Path, process: subprocess.CompletedProcess) -> str:
-    how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
-    if process.returncode == -9:
+def _death(model: pathlib.Path, code: int, errors: str) -> str:
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    if code == -9:
         how += ", which is what running out of memory looks like"
-    last = " | ".join(process.stderr.strip().splitlines()[-3:])
+    last = " | ".join(errors.strip().splitlines()[-3:])
     return f"{model}: the process that loads the model died ({how}): {last}"

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 
+from components import prestart
 from components.trainer import cluster_environment, exit_codes, gpus, ports
-from components.trainer.cluster_config import ClusterConfig
+from components.trainer.cluster_config import LOCAL, ClusterConfig
 from components.trainer.failure import EndedTask, cancelled, explain, read_record, too_late
 from components.trainer.job import JobResult
 from components.trainer.log_book import LogBook
 from components.trainer.training_spec import TrainingSpec
-from components.trainer.worker_process import WorkerProcess
+from components.trainer.worker_process import KIND, WorkerProcess
 
 
 class LocalJob:
@@ -97,7 +98,6 @@ class LocalJob:
         counts = self._cluster.task_counts()
         tasks = [(kind, index) for kind, count in counts.items() for index in range(count)]
         num_servers = sum(count for kind, count in counts.items() if kind != "evaluator")
-        reader, writer = os.pipe()
         workers: list[WorkerProcess] = []
         # Events of the last attempt say nothing about this one.
         events = self._events = queue.SimpleQueue()
@@ -109,7 +109,7 @@ class LocalJob:
                     task = f"{kind}-{index}"
                     self._spec.failure_path(task).unlink(missing_ok=True)
                     worker = WorkerProcess(
-                        task, self._spec.path, env, reader, on_line=self._line_writer(task), on_exit=events.put
+                        task, self._spec.path, env, on_line=self._line_writer(task), on_exit=events.put
                     )
                     workers.append(worker)
                 return self._watch(workers, events, attempt)
@@ -118,8 +118,6 @@ class LocalJob:
                 worker.kill()
             for worker in workers:
                 worker.join()
-            os.close(reader)
-            os.close(writer)
 
     def _watch(self, workers: list[WorkerProcess], events: queue.SimpleQueue, attempt: int) -> JobResult:
         """Waits for the gang to end, one way or another."""
@@ -167,14 +165,8 @@ class LocalJob:
         return worker.exit_code
 
     def _environment(self, addresses: dict[str, list[str]], kind: str, index: int) -> dict[str, str]:
-        env = dict(os.environ)
-        env.pop("TF_CONFIG", None)
-        env["PYTHONUNBUFFERED"] = "1"
-        # What can be imported here can be imported there: the folder of the script that was started, for one.
-        env["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        env = common_environment(self._cluster)
         if self._cluster.is_distributed:
-            env.update(ports.ENVIRONMENT)
             env["TF_CONFIG"] = cluster_environment.tf_config(addresses, kind, index)
             if kind == "worker":
                 part = gpus.share(gpus.visible(os.environ), self._cluster.num_workers, index)
@@ -184,6 +176,24 @@ class LocalJob:
     def _line_writer(self, task: str):
         prefix = f"[{task.replace('-', ' ')}] " if self._cluster.is_distributed else ""
         return lambda line: self._log.append(prefix + line)
+
+
+def prestart_workers(cluster: ClusterConfig) -> None:
+    """Starts the processes of a cluster's first attempt; they import TensorFlow and wait for `submit`."""
+    if cluster.backends[0] == LOCAL:
+        env = common_environment(cluster) | dict(cluster.env)
+        prestart.start(KIND, env, sum(cluster.task_counts().values()))
+
+
+def common_environment(cluster: ClusterConfig) -> dict[str, str]:
+    """What the environments of all workers have in common."""
+    env = dict(os.environ)
+    env.pop("TF_CONFIG", None)
+    env["PYTHONUNBUFFERED"] = "1"
+    # What can be imported here can be imported there: the folder of the script that was started, for one.
+    env["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    return env | (ports.ENVIRONMENT if cluster.is_distributed else {})
 
 
 def _addresses(counts: dict[str, int], held: list[int]) -> dict[str, list[str]]:

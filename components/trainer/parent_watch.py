@@ -18,13 +18,22 @@ _PR_SET_PDEATHSIG = 1
 
 def die_with_parent() -> None:
     """Starts watching, if this process was started by a step that can be watched."""
-    descriptor = os.environ.pop(FD_VARIABLE, None)
-    if descriptor is None:
+    variable = os.environ.pop(FD_VARIABLE, None)
+    if variable is None:
         return
+    descriptor = _taken_over(int(variable))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
-    os.set_inheritable(int(descriptor), False)
-    threading.Thread(target=_wait_for_end, args=(int(descriptor),), name="parent-watch", daemon=True).start()
+    threading.Thread(target=_wait_for_end, args=(descriptor,), name="parent-watch", daemon=True).start()
+
+
+def _taken_over(descriptor: int) -> int:
+    """A descriptor of this process alone; what it was is then empty: user code may read its standard input."""
+    own = os.dup(descriptor)  # not inheritable
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
+    return own
 
 
 def _wait_for_end(descriptor: int) -> None:

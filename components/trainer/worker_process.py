@@ -4,13 +4,13 @@ import contextlib
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 
+from components import prestart
 from components.trainer import exit_codes, parent_watch
 
+KIND = prestart.Kind("components.trainer.worker", ("tensorflow", "tf_keras"), merges_stderr=True)
 _LAST_WORDS_SECONDS = 5.0
 
 
@@ -22,7 +22,6 @@ class WorkerProcess:
         task: str,
         spec_path: pathlib.Path,
         env: Mapping[str, str],
-        parent_fd: int,
         on_line: Callable[[str], None],
         on_exit: Callable[["WorkerProcess"], None],
     ):
@@ -32,7 +31,6 @@ class WorkerProcess:
           task: such as "worker-0".
           spec_path: the TrainingSpec file.
           env: the whole environment of the process.
-          parent_fd: read end of the pipe that tells the worker when its parent is gone.
           on_line: called from a thread with each line of output.
           on_exit: called from a thread when the process has ended and its output was read.
         """
@@ -40,16 +38,7 @@ class WorkerProcess:
         self.exit_code: int | None = None
         self._on_line = on_line
         self._on_exit = on_exit
-        self._process = subprocess.Popen(
-            # A session of its own keeps the terminal's Ctrl-C away: the step decides how its workers stop.
-            [sys.executable, "-m", "components.trainer.worker", str(spec_path)],
-            env={**env, parent_watch.FD_VARIABLE: str(parent_fd)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(parent_fd,),
-            start_new_session=True,
-        )
+        self._process = prestart.launch(KIND, [str(spec_path)], {**env, parent_watch.FD_VARIABLE: "0"})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reaper = threading.Thread(target=self._reap, daemon=True)
         self._reader.start()
@@ -94,4 +83,6 @@ class WorkerProcess:
         self.exit_code = exit_codes.from_returncode(self._process.wait())
         # A daemon that run_fn has started, in a session of its own, may keep the pipe open for ever.
         self._reader.join(timeout=_LAST_WORDS_SECONDS)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._on_exit(self)

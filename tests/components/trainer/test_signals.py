@@ -82,7 +82,7 @@ def test_ctrl_c_lets_the_workers_write_a_checkpoint(start, marks, processes):
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert (marks / "checkpoint-worker-0").exists()
-    assert not any(map(processes.is_running, children_of_workers(marks)))
+    wait_until(lambda: not any(map(processes.is_running, children_of_workers(marks))))
 
 
 def test_ctrl_c_twice_does_not_wait(start, marks, tmp_path, processes):
@@ -103,7 +103,7 @@ def test_sigterm_is_a_preemption(start, marks, processes):
     assert process.returncode == 143
     assert errors.decode().splitlines()[-1] == "error: training failed: training was cancelled"
     assert (marks / "checkpoint-worker-1").exists()
-    assert not any(map(processes.is_running, children_of_workers(marks)))
+    wait_until(lambda: not any(map(processes.is_running, children_of_workers(marks))))
 
 
 def test_a_killed_command_leaves_nothing_behind(start, marks, tmp_path, processes):
