@@ -17,7 +17,7 @@ import runpy
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 # Read when the work begins, not at import.
 _LATE_VARIABLES = {"TF_CONFIG", "SLUICE_PARENT_FD"}
@@ -94,7 +94,7 @@ def _take(kind: Kind, env: Mapping[str, str]) -> _Waiting | None:
     return None
 
 
-def _differences(one: Mapping[str, str], other: Mapping[str, str]) -> Collection[str]:
+def _differences(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
 
 
