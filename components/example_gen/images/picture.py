@@ -120,9 +120,11 @@ def _opened(data: bytes, config: ImageConfig) -> Any:
     try:
         image = library.open(io.BytesIO(data))
     except library.UnidentifiedImageError:
+        if is_picture_head(data):
+            raise BadPictureError("damaged: it begins as a picture does, and cannot be read as one") from None
         raise BadPictureError(f"not a picture: it begins with {data[:8]!r}") from None
     except Exception as error:  # Pillow's plugins raise whatever the damage makes them
-        raise BadPictureError(f"damaged: {error}") from None
+        raise BadPictureError(f"damaged or cut off: {error}") from None
     if image.width * image.height > config.max_pixels:
         raise BadPictureError(f"{image.width} x {image.height} pixels are more than max_pixels ({config.max_pixels})")
     return image
