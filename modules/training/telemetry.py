@@ -40,7 +40,7 @@ class Snapshot:
         parts = [
             f"step {self.step:>{width}}/{self.total_steps}",
             f"loss {self.loss:.4f}",
-            f"{self.examples_per_s:,.0f} examples/s",
+            f"{self.examples_per_s:,.{0 if self.examples_per_s >= 100 else 1}f} examples/s",
             f"ETA {duration(left_s)}",
         ]
         if self.input_wait_share > 0.05:
