@@ -12,6 +12,7 @@ COMMANDS = {
     "runs": "list past runs and their verdicts",
     "show": "show one run: steps, artifacts and where they come from, metrics",
     "predict": "ask a pushed model",
+    "generate": "continue a text with a pushed model",
     "doctor": "check this machine, and say what to do about what is missing",
     "clean": "remove old runs and artifacts, never what serves or is blessed",
     "ingest": "turn files into TFRecords, without a pipeline",

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import textwrap
 from typing import Any
 
 from pipeline.config import PipelineConfig
@@ -48,7 +49,7 @@ def as_json(record: RunRecord) -> dict[str, Any]:
 def summary(record: RunRecord, config: PipelineConfig) -> str:
     """The summary for a person: steps, splits, metrics against their bounds, verdict, model, prediction, what next."""
     parts = [_steps(record), _splits(record), _metrics(record), _verdict(record), _model(record)]
-    parts += [_prediction(record), _next(record)]
+    parts += [_predictions(record), _next(record)]
     return "\n".join(part for part in parts if part)
 
 
@@ -94,13 +95,19 @@ def _model(record: RunRecord) -> str:
     return f"Model   {record.serving_dir}/{record.pushed_version}"
 
 
-def _prediction(record: RunRecord) -> str:
-    if not record.prediction:
-        return ""
-    inputs = record.prediction["input"]
+def _predictions(record: RunRecord) -> str:
+    asked = record.samples or ([record.prediction] if record.prediction else [])
+    return "\n".join(_prediction(item["input"], item["output"]) for item in asked)
+
+
+def _prediction(inputs: dict[str, Any], output: dict[str, Any]) -> str:
     shown = ", ".join(f"{key}={value}" for key, value in list(inputs.items())[:6])
     more = f", and {len(inputs) - 6} more" if len(inputs) > 6 else ""
-    return f"Asked   {shown}{more}\nAnswer  {json.dumps(record.prediction['output'])}"
+    texts = {key: value for key, value in output.items() if isinstance(value, str) and "\n" in value}
+    rest = {key: value for key, value in output.items() if key not in texts}
+    # Text of several lines reads badly as JSON.
+    blocks = [f"\n{key}:\n{textwrap.indent(value, '    | ', lambda line: True)}" for key, value in texts.items()]
+    return f"Asked   {shown}{more}\nAnswer  {json.dumps(rest)}{''.join(blocks)}"
 
 
 def _next(record: RunRecord) -> str:

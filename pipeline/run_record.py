@@ -41,6 +41,7 @@ class RunRecord:
     pushed_version: str | None = None
     serving_dir: str | None = None
     prediction: dict[str, Any] | None = None
+    samples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     error: str | None = None
     exit_code: int | None = None
 

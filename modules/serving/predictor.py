@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from modules.serving import example_rows
 from modules.serving.saved_model import LoadedModel, Signature
@@ -101,7 +102,9 @@ def _stack(signature: Signature, rows: list[Mapping[str, Any]]) -> dict[str, np.
             if alias not in row:
                 raise BadRowError(f"row {number}: input {alias!r} is missing; expected {sorted(signature.inputs)}")
         try:
-            values = np.array([row[alias] for row in rows]).astype(spec.dtype.as_numpy_dtype)
+            # An array of NumPy's own strings would lose zero bytes at their ends.
+            kind = object if spec.dtype == tf.string else None
+            values = np.array([row[alias] for row in rows], dtype=kind).astype(spec.dtype.as_numpy_dtype)
         except (TypeError, ValueError) as error:
             raise BadRowError(f"input {alias!r} is not {spec.dtype.name}: {error}") from None
         stacked[alias] = values
