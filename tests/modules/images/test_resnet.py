@@ -68,3 +68,17 @@ def test_smoothed_loss_is_the_textbooks():
 def test_the_served_label_is_a_name():
     outputs = model.named_outputs({"probabilities": tf.constant([[0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])}, [b"cat", b"dog"])
     assert outputs["label"].numpy().tolist() == [b"dog", b""]
+
+
+@pytest.mark.parametrize("workload", ["images", "modules.images.synthetic", "modules.images.imagenet"])
+def test_every_setting_of_the_recipes_is_known(workload):
+    from components.data_gate.config import GatePolicy
+    from components.example_gen.config import IngestConfig
+    from modules.training import TrainingConfig
+    from pipeline.config import make_config
+
+    settings = make_config(workload, data="somewhere").workload
+    IngestConfig.from_dict(settings.ingest, "ingest")
+    GatePolicy.from_dict(settings.gate, "gate")
+    TrainingConfig.from_dict({"precision": settings.train.precision, **settings.train.engine})
+    ImageModelConfig.from_dict(settings.train.model)
