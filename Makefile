@@ -80,10 +80,15 @@ image: ## build the image of the steps; IMAGE=registry.example/team/sluice LOCK=
 e2e-kfp-sim: setup ## the compiled taxi pipeline on a simulated Kubeflow, all rows, two workers; about ten minutes
 	SLUICE_KFP_SIM=full $(BIN)/pytest tests/kubeflow/test_taxi_on_simulated_kfp.py tests/kubeflow/test_stock_on_simulated_kfp.py -v $(ARGS)
 
+.PHONY: check-kfp
+check-kfp: setup ## compiled pipelines against Kubeflow's own API server code; needs Go; KFP_SOURCE=a checkout of kubeflow/pipelines
+	@test -n "$(KFP_SOURCE)" || { echo "error: name a checkout: make check-kfp KFP_SOURCE=../pipelines" >&2; exit 2; }
+	SLUICE_KFP_SOURCE="$(KFP_SOURCE)" $(BIN)/pytest tests/kubeflow/test_real_compiler.py -v $(ARGS)
+
 .PHONY: e2e-docker
-e2e-docker: setup ## a step and two training workers in the real image; IMAGE=sluice:GIT_SHA
+e2e-docker: setup ## the whole pipeline, and two training workers of which one is killed, in the real image; IMAGE=sluice:GIT_SHA
 	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-docker IMAGE=sluice:\$$(git rev-parse --short=12 HEAD)" >&2; exit 2; }
-	SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_image.py -m docker -v $(ARGS)
+	SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_image.py tests/kubeflow/test_gang_in_docker.py tests/kubeflow/test_kfp_local.py -m docker -v $(ARGS)
 
 .PHONY: e2e-flink
 e2e-flink: setup ## ingestion on an embedded Flink; FLINK_JOB_SERVER_JAR=beam-runners-flink-1.20-job-server-2.77.0.jar

@@ -103,8 +103,10 @@ def _check_dag(name: str, component: Any, spec: Any, deployment: Any) -> None:
         task, where = tasks[task_name], f"{name}/{task_name}"
         if not _ARGO_NAME.fullmatch(task_name) or task_name.endswith("-driver"):
             raise CompileError(f"{where}: Argo takes letters, digits and dashes, not ending in -driver")
-        if not task.task_info.name:
-            raise CompileError(f"{where}: taskInfo.name is empty, which Kubeflow's driver refuses")
+        if task.task_info.name != task_name:
+            raise CompileError(
+                f"{where}: taskInfo.name is {task.task_info.name!r}; Kubeflow before 2.14 finds tasks by it, not by key"
+            )
         if task.component_ref.name not in spec.components:
             raise CompileError(f"{where}: there is no component {task.component_ref.name!r}")
     # Only now, when every component is known to be there: looking one up in a protobuf map would add it.

@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import json
+import re
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +18,8 @@ _API = "/apis/v2beta1"
 _FINAL_STATES = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELED")
 _RETRIED_STATUS = (429, 502, 503, 504)
 _ATTEMPTS = 4
+_OF_KUBEFLOW = re.compile(r"(executor|root|entrypoint|pipeline)(\(\d+\))?|.*\..*")
+"""Nodes of an Argo workflow that are no steps of the pipeline (names.RESERVED keeps steps from these names)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,10 +40,10 @@ class Connection:
 class KubeflowClient:
     """One session. Use it as a context manager."""
 
-    def __init__(self, connection: Connection, pause: Callable[[float], None] = time.sleep) -> None:
-        self._connection, self._pause = connection, pause
-        host = connection.host if "://" in connection.host else f"http://{connection.host}"
-        self._host = host.rstrip("/")
+    def __init__(self, connection: Connection, pause: Callable[[float], None] | None = None) -> None:
+        self._connection, self._pause = connection, pause or time.sleep
+        self._host = _host(connection.host)
+        self._has_answered = False
         verify: Any = connection.ca_file or True
         try:
             self._http = httpx.Client(base_url=self._host, timeout=connection.timeout_seconds, verify=verify)
@@ -68,16 +72,16 @@ class KubeflowClient:
         """Id of the experiment with this name, which is created where there is none."""
         predicate = {"predicates": [{"operation": "EQUALS", "key": "display_name", "string_value": name}]}
         query = {"filter": json.dumps(predicate), "page_size": "1", **self._namespace()}
-        found = self._call("GET", f"{_API}/experiments", params=query).get("experiments", [])
+        found = self._call("GET", f"{_API}/experiments", params=query).get("experiments")
         if found:
             return found[0]["experiment_id"]
         body = {"display_name": name, **self._namespace()}
-        return self._call("POST", f"{_API}/experiments", body=body)["experiment_id"]
+        return self._id(self._call("POST", f"{_API}/experiments", body=body), "experiment_id")
 
     def experiments(self) -> list[str]:
         """Names of experiments that one may see, a page of them."""
         found = self._call("GET", f"{_API}/experiments", params={"page_size": "100", **self._namespace()})
-        return [item.get("display_name", "") for item in found.get("experiments", [])]
+        return [item.get("display_name", "") for item in found.get("experiments") or []]
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
@@ -93,7 +97,9 @@ class KubeflowClient:
     ) -> dict[str, Any]:
         """Starts a run of a compiled pipeline (pipeline spec and platform spec) and returns it."""
         body = self._run_body(name, experiment_id, documents, parameters, pipeline_root, service_account)
-        return self._call("POST", f"{_API}/runs", body=body, params={"experiment_id": experiment_id})
+        made = self._call("POST", f"{_API}/runs", body=body, params={"experiment_id": experiment_id})
+        self._id(made, "run_id")
+        return made
 
     def create_recurring_run(
         self,
@@ -119,15 +125,17 @@ class KubeflowClient:
             "no_catchup": True,
             **self._namespace(),
         }
-        return self._call("POST", f"{_API}/recurringruns", body=body)
+        made = self._call("POST", f"{_API}/recurringruns", body=body)
+        self._id(made, "recurring_run_id")
+        return made
 
     def run(self, run_id: str) -> dict[str, Any]:
         """The run as it is now."""
-        return self._call("GET", f"{_API}/runs/{run_id}")
+        return self._call("GET", f"{_API}/runs/{_quoted(run_id)}")
 
     def cancel(self, run_id: str) -> None:
         """Stops the run; steps that run are killed."""
-        self._call("POST", f"{_API}/runs/{run_id}:terminate")
+        self._call("POST", f"{_API}/runs/{_quoted(run_id)}:terminate")
 
     def wait(self, run_id: str, deadline_seconds: float, poll_seconds: float = 10.0) -> Iterator[dict[str, Any]]:
         """The run, every time its state or that of a task has changed, until it has ended.
@@ -154,7 +162,9 @@ class KubeflowClient:
         for pod in pods:
             try:
                 with self._explained():
-                    response = self._send("GET", f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log", None, None)
+                    response = self._send(
+                        "GET", f"/apis/v1alpha1/runs/{_quoted(run_id)}/nodes/{_quoted(pod)}/log", None, None
+                    )
             except KubeflowError as error:
                 errors.append(str(error))
                 continue
@@ -208,21 +218,37 @@ class KubeflowClient:
             if response.status_code >= 400:
                 raise KubeflowError(self._refusal(response))
             try:
-                return response.json() if response.content else {}
-            except json.JSONDecodeError:
-                raise KubeflowError(
-                    f"{self._host} answers, but not as Kubeflow Pipelines does; is it the right URL?"
-                ) from None
+                answer = response.json() if response.content else {}
+            except (json.JSONDecodeError, UnicodeDecodeError):
+                answer = None
+            if not isinstance(answer, dict):
+                raise KubeflowError(f"{self._host} answers, but not as Kubeflow Pipelines does; is it the right URL?")
+            return answer
+
+    def _id(self, answer: dict[str, Any], field: str) -> str:
+        if not answer.get(field):
+            raise KubeflowError(f"{self._host} has answered without {field}: is it Kubeflow Pipelines 2.x?")
+        return answer[field]
 
     def _send(self, method: str, path: str, body: Any, params: dict[str, str] | None) -> httpx.Response:
-        """One request, again after a pause where the server is overloaded; what creates something is sent only once."""
+        """One request; again after a pause where the server is overloaded, or has answered before and is gone now.
+
+        What creates something is sent only once.
+        """
         attempts = _ATTEMPTS if method == "GET" else 1
         for attempt in range(attempts):
-            response = self._http.request(method, path, json=body, params=params)
-            if response.status_code not in _RETRIED_STATUS or attempt == attempts - 1:
-                break
+            is_last = attempt == attempts - 1
+            try:
+                response = self._http.request(method, path, json=body, params=params)
+            except httpx.TransportError:
+                if is_last or not self._has_answered:
+                    raise
+            else:
+                self._has_answered = True
+                if is_last or response.status_code not in _RETRIED_STATUS:
+                    return response
             self._pause(2.0**attempt)
-        return response
+        raise AssertionError("unreachable")
 
     def _refusal(self, response: httpx.Response) -> str:
         reason = _reason(response)
@@ -273,6 +299,16 @@ class _Explained:
             raise KubeflowError(f"{self.host}: {error}") from None
 
 
+def _host(given: str) -> str:
+    """The URL without what people copy along from the browser: a page of the UI, a slash."""
+    host = given if "://" in given else f"http://{given}"
+    return host.partition("#")[0].partition("?")[0].rstrip("/")
+
+
+def _quoted(identifier: str) -> str:
+    return urllib.parse.quote(identifier, safe="")
+
+
 def _reason(response: httpx.Response) -> str:
     try:
         body = response.json()
@@ -291,9 +327,7 @@ def tasks_of(run: dict[str, Any]) -> list[dict[str, Any]]:
     steps = []
     for task in run.get("run_details", {}).get("task_details", []):
         name = task.get("display_name", "")
-        if name.endswith("-driver") or name.startswith(("executor", "root", "entrypoint")) or "." in name:
-            continue
-        if name == run.get("display_name") or name == "pipeline":
+        if name.endswith("-driver") or _OF_KUBEFLOW.fullmatch(name) or name == run.get("display_name"):
             continue
         pods = [child["pod_name"] for child in task.get("child_tasks", []) if child.get("pod_name")]
         if task.get("pod_name"):

@@ -10,7 +10,7 @@ from tfx.orchestration import data_types
 from tfx.types import standard_component_specs
 
 from components.model_registry.component import ModelRegistrar
-from kubeflow import artifact_types, conditions, model_steps, plan, portable, tasks
+from kubeflow import artifact_types, conditions, gate_steps, model_steps, plan, portable, summary_step, tasks
 from kubeflow.errors import CompileError
 from kubeflow.rewriting_context import Context
 
@@ -37,7 +37,7 @@ def carried_by_conditions(context: Context) -> Carried:
 
 
 def steps_of(node: base_node.BaseNode, context: Context, carried: Carried) -> list[tasks.Task]:
-    """The step of a component, after its probe."""
+    """The step of a component, after its probe, and before the step that ends the run where it rejects the data."""
     task, exec_types = task_with_ports(node, context)
     container = context.ir_executor(node.id)["container"]
     values: dict[str, Any] = {
@@ -56,6 +56,8 @@ def steps_of(node: base_node.BaseNode, context: Context, carried: Carried) -> li
     for name, output in values["conditions"].items():
         task.output_parameters[name] = {"parameterType": tasks.DOUBLE if output.numeric else tasks.STRING}
     set_condition(task, node, context, carried)
+    values["judges"] = gate_steps.declare(task, node)
+    values["says"] = summary_step.declare(task, node, context)
     steps = [task]
     if node.driver_class is not base_driver.BaseDriver:
         values["probed"] = True
@@ -63,6 +65,8 @@ def steps_of(node: base_node.BaseNode, context: Context, carried: Carried) -> li
     step_plan = plan.StepPlan(**values)
     task.executor = tasks.entrypoint("kubeflow.entrypoint", step_plan, task.step, context.config)
     keep_platform_config(task.executor["container"], container, node)
+    if step_plan.judges:
+        steps.append(gate_steps.stop_after(task, node, context))
     return steps
 
 

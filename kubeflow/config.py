@@ -2,17 +2,17 @@
 
 import dataclasses
 import pathlib
-import re
 from typing import Any
 
 import yaml
 
+from kubeflow import kubernetes_rules
 from pipeline import config_reader
 from pipeline.errors import ConfigError
 
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _IMAGE_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
+_TAINT_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 IMAGE_USER = 65532
 """The user of kubeflow/Dockerfile."""
 
@@ -29,6 +29,7 @@ class VolumeConfig:
     """Folder of the claim that is mounted; all of it without."""
 
     def __post_init__(self) -> None:
+        kubernetes_rules.check_name("volume: claim", self.claim)
         if not self.path.startswith("/"):
             raise ConfigError(f"volume {self.claim}: path must be absolute, found {self.path!r}")
         for root in ("/gcs", "/s3", "/minio", "/tmp/kfp"):
@@ -47,6 +48,11 @@ class SecretConfig:
     optional: bool = False
     """Whether the step starts without it."""
 
+    def __post_init__(self) -> None:
+        kubernetes_rules.check_name("secret: name", self.name)
+        variables = {str(variable): str(key) for key, variable in self.env.items()}
+        kubernetes_rules.check_variables(f"secret {self.name}: env", variables)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TolerationConfig:
@@ -61,6 +67,11 @@ class TolerationConfig:
         if self.operator not in _TOLERATION_OPERATORS:
             allowed = " or ".join(_TOLERATION_OPERATORS)
             raise ConfigError(f"toleration {self.key}: operator must be {allowed}, found {self.operator!r}")
+        if self.operator == "Exists" and self.value:
+            raise ConfigError(f"toleration {self.key}: with operator Exists there is no value; use Equal")
+        if self.effect not in _TAINT_EFFECTS:
+            allowed = ", ".join(effect or "(none)" for effect in _TAINT_EFFECTS)
+            raise ConfigError(f"toleration {self.key}: effect must be one of {allowed}, found {self.effect!r}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,7 +110,7 @@ class StepConfig:
     def __post_init__(self) -> None:
         for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit", "shared_memory"):
             value = getattr(self, name)
-            if value is not None and not _QUANTITY.fullmatch(value):
+            if value is not None and not kubernetes_rules.is_quantity(value):
                 raise ConfigError(f"{name}: expected a Kubernetes quantity such as 500m or 4Gi, found {value!r}")
         for name in ("gpus", "retries", "retry_backoff_seconds", "timeout_seconds"):
             value = getattr(self, name)
@@ -109,14 +120,32 @@ class StepConfig:
             for key, value in getattr(self, name).items():
                 if not isinstance(value, str):
                     raise ConfigError(f"{name}: `{key}` must be text, found {value!r}; put it in quotes")
+        kubernetes_rules.check_variables("env", self.env)
+        kubernetes_rules.check_labels("labels", self.labels)
+        kubernetes_rules.check_labels("node_selector", self.node_selector)
+        kubernetes_rules.check_labels("annotations", self.annotations, values=False)
+        for name in ("cpu", "memory"):
+            request, limit = getattr(self, f"{name}_request"), getattr(self, f"{name}_limit")
+            if request and limit and kubernetes_rules.amount(request) > kubernetes_rules.amount(limit):
+                raise ConfigError(f"{name}_request {request} is more than {name}_limit {limit}: no pod can have both")
+        paths = [volume.path.rstrip("/") for volume in self.volumes]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ConfigError(f"volumes: two are mounted at {path}")
 
     def over(self, default: "StepConfig") -> "StepConfig":
-        """This configuration with what it leaves open taken from `default`; mappings and lists are joined."""
+        """This configuration with what it leaves open taken from `default`; mappings and lists are joined.
+
+        A volume of its own hides a default one at the same path.
+        """
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             own, general = getattr(self, field.name), getattr(default, field.name)
             if isinstance(own, dict):
                 merged[field.name] = {**general, **own}
+            elif field.name == "volumes":
+                paths = {volume.path for volume in own}
+                merged[field.name] = tuple(volume for volume in general if volume.path not in paths) + own
             elif isinstance(own, tuple):
                 merged[field.name] = general + tuple(item for item in own if item not in general)
             else:
@@ -163,12 +192,16 @@ class KubeflowConfig:
     steps: dict = dataclasses.field(default_factory=dict)
     """Exceptions, by the step's id, such as Trainer."""
     outcome: OutcomeConfig = dataclasses.field(default_factory=OutcomeConfig)
+    summary: bool = True
+    """Whether a last, short step puts rows, verdict, metrics and version on one page of the Kubeflow UI."""
 
     def __post_init__(self) -> None:
         check_image(self.image)
         if self.image_pull_policy not in _IMAGE_PULL_POLICIES:
             allowed = ", ".join(_IMAGE_PULL_POLICIES)
             raise ConfigError(f"image_pull_policy: {self.image_pull_policy!r} is not one of {allowed}")
+        for secret in self.image_pull_secrets:
+            kubernetes_rules.check_name("image_pull_secrets", secret)
         if not self.storage.startswith("/"):
             raise ConfigError(f"storage: must be an absolute path in the pods, found {self.storage!r}")
         steps = {}
@@ -202,6 +235,7 @@ class KubeflowConfig:
 
 def check_image(image: str) -> None:
     """Refuses an image reference that can mean other code tomorrow: Kubeflow's cache is keyed by the reference."""
+    kubernetes_rules.check_image_reference(image)
     name = image.rsplit("/", 1)[-1]
     if "@sha256:" in image:
         return
@@ -219,12 +253,22 @@ def load(path: str, **overrides: Any) -> KubeflowConfig:
     Raises:
       ConfigError: naming the file, the key, what it holds and what is allowed.
     """
+    mapping = _read(path)
+    if isinstance(mapping, dict):
+        mapping = {**mapping, **{key: value for key, value in overrides.items() if value is not None}}
+    return config_reader.read(KubeflowConfig, mapping, path)
+
+
+def names_image(path: str) -> bool:
+    """Whether the YAML file `path` says which image the steps run in."""
+    mapping = _read(path)
+    return isinstance(mapping, dict) and bool(mapping.get("image"))
+
+
+def _read(path: str) -> Any:
     try:
-        mapping = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
+        return yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    if isinstance(mapping, dict):
-        mapping = {**mapping, **{key: value for key, value in overrides.items() if value is not None}}
-    return config_reader.read(KubeflowConfig, mapping, path)

@@ -8,9 +8,11 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
-from kubeflow import launcher_paths, plan, portable, step_process
+from kubeflow import launcher_paths, plan, portable, step_process, step_summary
+from kubeflow.errors import RejectedError
 from kubeflow.executor_input import ExecutorInput
 
 LOG = logging.getLogger("sluice")
@@ -39,8 +41,23 @@ def _run(step: plan.StepPlan, request: ExecutorInput) -> None:
         _take_probe(request.parameters[plan.RESOLVED_EXEC_PROPERTIES], exec_properties, outputs)
     executor = _executor(import_utils.import_class_by_path(step.executor), step)
     LOG.info("%s starts", step.executor)
-    executor.Do(inputs, outputs, exec_properties)
-    _report(step, request, outputs)
+    rejection = _judged(step, lambda: executor.Do(inputs, outputs, exec_properties))
+    _report(step, request, outputs, rejection)
+
+
+def _judged(step: plan.StepPlan, do: Callable[[], None]) -> str:
+    """Runs the executor, and returns why it rejects the data, or nothing.
+
+    A rejection is a result here: the step after this one ends the run with it, once the page has been uploaded.
+    """
+    try:
+        do()
+    except Exception as error:
+        if not step.judges or getattr(error, "exit_code", None) != RejectedError.exit_code:
+            raise
+        LOG.warning("%s", error)
+        return str(error)
+    return ""
 
 
 def exec_properties_of(step: plan.StepPlan, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -93,16 +110,16 @@ def _executor(executor_class: Any, step: plan.StepPlan) -> Any:
     return executor_class(base_executor.BaseExecutor.Context(extra_flags=list(step.beam_args), **common))
 
 
-def _report(step: plan.StepPlan, request: ExecutorInput, outputs: dict[str, list]) -> None:
+def _report(step: plan.StepPlan, request: ExecutorInput, outputs: dict[str, list], rejection: str) -> None:
     """Registers a blessed model, makes the page, and tells Kubeflow about properties and parameters."""
-    from kubeflow import artifact_codec
+    from kubeflow import artifact_codec, pages
 
+    made_by_port = {port: made for port, [made] in outputs.items()}
+    uris = request.uris()
     if step.publishes:
         _publish(step, request, outputs)
     if step.page:
-        from kubeflow import pages
-
-        pages.write(request.outputs[plan.PAGE_PORT].path, step.step, {port: made for port, [made] in outputs.items()})
+        pages.write(request.outputs[plan.PAGE_PORT].path, step.step, made_by_port, uris)
     found = {port: artifact_codec.metadata(made) for port, [made] in outputs.items()}
     parameters: dict[str, Any] = {}
     for name, condition in step.conditions.items():
@@ -110,7 +127,10 @@ def _report(step: plan.StepPlan, request: ExecutorInput, outputs: dict[str, list
         parameters[name] = float(value or 0) if condition.numeric else str(value or "")
     for name in step.values:
         parameters[name] = outputs[name][0].read()
-    uris = request.uris()
+    if step.judges:
+        parameters[plan.REJECTION_PARAMETER] = pages.with_address(rejection, request.outputs[plan.PAGE_PORT].uri)
+    if step.says:
+        parameters[plan.SUMMARY_PARAMETER] = step_summary.lines(made_by_port)
     request.write_output(found, {name: launcher_paths.with_uris(value, uris) for name, value in parameters.items()})
 
 

@@ -15,6 +15,12 @@ class StepInputError(ValueError):
     exit_code = ExitCode.STEP_FAILED
 
 
+class RejectedError(RuntimeError):
+    """A step has judged the data and rejected it; the message is that step's."""
+
+    exit_code = ExitCode.DATA_REJECTED
+
+
 class KubeflowError(RuntimeError):
     """Kubeflow Pipelines could not be reached or did not do what was asked."""
 

@@ -7,6 +7,8 @@ from kubeflow.errors import CompileError
 PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MAX_TASK_NAME = 60
 """Argo makes pod names of the workflow's and the task's name; Kubernetes ends at 253 and labels at 63."""
+RESERVED = ("entrypoint", "executor", "pipeline", "root", "report-outcome", "run-summary")
+"""Nodes of Kubeflow's own in every workflow, and steps that the compiler adds."""
 
 
 def task_name(node_id: str) -> str:
@@ -30,6 +32,11 @@ def task_names(node_ids: list[str]) -> dict[str, str]:
                 f"step {node_id!r}: Kubeflow needs a name of 1 to {_MAX_TASK_NAME} letters, digits and dashes; "
                 f"this one becomes {name!r}. Give it another id with `.with_id()`."
             )
+        if name in RESERVED or name.endswith("-driver"):
+            raise CompileError(
+                f"step {node_id!r} becomes {name!r}, a name that Kubeflow or the compiler needs. "
+                "Give it another id with `.with_id()`."
+            )
         if name in owners:
             raise CompileError(
                 f"steps {owners[name]!r} and {node_id!r} both become {name!r}: Kubeflow's names have no capitals and "
@@ -38,6 +45,17 @@ def task_names(node_ids: list[str]) -> dict[str, str]:
         owners[name] = node_id
         names[node_id] = name
     return names
+
+
+def check_added(made: list[str], of_nodes: dict[str, str]) -> None:
+    """Raises CompileError where a step that the compiler adds has the name of one of the pipeline's own."""
+    for name in made:
+        if made.count(name) > 1:
+            node_id = next(node_id for node_id, task in of_nodes.items() if task == name)
+            raise CompileError(
+                f"step {node_id!r} becomes {name!r}, which is the name of a step that the compiler adds. "
+                "Give it another id with `.with_id()`."
+            )
 
 
 def check_pipeline_name(name: str) -> None:

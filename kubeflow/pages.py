@@ -2,16 +2,17 @@
 
 import os
 import pathlib
-import shutil
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from components import html_page
+from kubeflow import launcher_paths
 
 _OWN_PAGE = "report.html"
 
 
-def write(path: str, step: str, outputs: Mapping[str, Any]) -> None:
+def write(path: str, step: str, outputs: Mapping[str, Any], uris: Mapping[str, str]) -> None:
     """Writes the page of a step to the file `path`.
 
     A component that makes a page itself (`report.html` in one of its outputs) is shown with that.
@@ -20,20 +21,30 @@ def write(path: str, step: str, outputs: Mapping[str, Any]) -> None:
       path: file of the system.HTML output.
       step: id of the step.
       outputs: TFX artifacts by port.
+      uris: local path to URI: a page must name what is there when the container is gone.
     """
+    page = launcher_paths.with_uris(_page(step, outputs), uris)
+    assert isinstance(page, str)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(page, encoding="utf-8")
+
+
+def with_address(message: str, uri: str) -> str:
+    """`message` with the address of the step's page in place of the path of a component's own page."""
+    return re.sub(rf"/\S*/{re.escape(_OWN_PAGE)}", lambda _: uri, message)
+
+
+def _page(step: str, outputs: Mapping[str, Any]) -> str:
     for made in outputs.values():
         own = os.path.join(made.uri, _OWN_PAGE)
         if os.path.isfile(own):
-            shutil.copyfile(own, path)
-            return
+            return pathlib.Path(own).read_text(encoding="utf-8")
     bodies = []
     for made in outputs.values():
         maker = _MAKERS.get(made.type_name)
         if maker:
             bodies.append(maker(made))
-    page = html_page.page(step, "".join(bodies) or html_page.tag("p", "nothing to show"))
-    pathlib.Path(path).write_text(page, encoding="utf-8")
+    return html_page.page(step, "".join(bodies) or html_page.tag("p", "nothing to show"))
 
 
 def _statistics(made: Any) -> str:

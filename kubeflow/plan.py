@@ -10,6 +10,12 @@ PAGE_PORT = "html_page"
 RESOLVED_EXEC_PROPERTIES = "resolved_exec_properties"
 """Output of a data probe: the exec properties that the component's driver sets, as one JSON object."""
 
+REJECTION_PARAMETER = "rejection"
+"""Output of a step that judges data: why the run must not go on; empty where it may."""
+
+SUMMARY_PARAMETER = "summary"
+"""Output of a step with something to say about the run: lines of Markdown."""
+
 REGISTRY_PARAMETER = "model_registry"
 """The pipeline's parameter that says where the model registry is."""
 
@@ -53,6 +59,10 @@ class StepPlan:
     """Whether a data probe ran before and sends RESOLVED_EXEC_PROPERTIES."""
     page: bool = False
     """Whether PAGE_PORT is declared."""
+    judges: bool = False
+    """Whether a rejection ends the run in the next step: Kubeflow throws away what a failed step made."""
+    says: bool = False
+    """Whether SUMMARY_PARAMETER is declared."""
     publishes: dict[str, str] = dataclasses.field(default_factory=dict)
     """{"model": input port, "blessing": output port} where a blessed model goes to the registry after this step."""
 

@@ -7,10 +7,13 @@ from tfx.dsl.components.base import base_node
 from tfx.dsl.components.common import importer, resolver
 from tfx.orchestration import data_types
 
-from kubeflow import artifact_types, component_steps, model_steps, tasks
+from kubeflow import artifact_types, component_steps, gate_steps, model_steps, names, summary_step, tasks
 from kubeflow.config import KubeflowConfig
 from kubeflow.errors import CompileError
 from kubeflow.rewriting_context import Context
+
+_IMPORTED = ("gs://", "s3://", "minio://")
+"""What Kubeflow's importer can turn into an artifact that the launcher brings into a pod."""
 
 
 def rewrite(
@@ -36,6 +39,9 @@ def rewrite(
             made.append(_container(node, context, carried))
         else:
             made += component_steps.steps_of(node, context, carried)
+    gate_steps.wait_for_stops(made)
+    made += summary_step.step_for(made, context)
+    names.check_added([task.name for task in made], context.task_names)
     return made, context.parameters
 
 
@@ -47,17 +53,18 @@ def _importer(node: importer.Importer, context: Context) -> tasks.Task:
     schema = artifact_types.schema(made.type)
     task.outputs[output] = {"artifactType": schema}
     uri = node.exec_properties[importer.SOURCE_URI_KEY]
+    given = uri.default if isinstance(uri, data_types.RuntimeParameter) else uri
+    if given is not None and not str(given).startswith(_IMPORTED):
+        raise CompileError(
+            f"step {node.id!r}: Kubeflow imports only gs://, s3:// and minio:// artifacts, found {given!r}. "
+            "Files of the image are read by components such as ImportSchemaGen."
+        )
     if isinstance(uri, data_types.RuntimeParameter):
         context.declare_parameter(uri.name, tasks.STRING, uri.default)
         task.parameter_from_root("uri", uri.name, tasks.STRING)
-    elif "://" in uri:
+    else:
         task.parameters["uri"] = {"parameterType": tasks.STRING}
         task.parameter_sources["uri"] = {"runtimeValue": {"constant": uri}}
-    else:
-        raise CompileError(
-            f"step {node.id!r}: Kubeflow imports only gs://, s3:// and minio:// artifacts, found {uri!r}. "
-            "Files of the image are read by components such as ImportSchemaGen."
-        )
     theirs = context.ir_executor(node.id)["importer"]
     task.executor = {
         "importer": {

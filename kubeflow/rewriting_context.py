@@ -13,7 +13,6 @@ from kubeflow.step_metrics import PIPELINE_VARIABLE
 PROBE_SUFFIX = "-probe"
 _DEFAULT_RETRIES = 1
 _DEFAULT_BACKOFF_SECONDS = 30
-_JUDGES = ("DataVerdict",)
 
 
 class Context:
@@ -49,7 +48,10 @@ class Context:
         if default is not None:
             declared["defaultValue"] = default
         if self.parameters.setdefault(name, declared) != declared:
-            raise CompileError(f"parameter {name!r} is declared twice, with different types or defaults")
+            raise CompileError(
+                f"parameter {name!r} is declared twice, with different types or defaults; if it is a RuntimeParameter "
+                "of yours, give it another name (`data` and `model_registry` are the compiler's)"
+            )
 
     def task(self, node: base_node.BaseNode, cache: bool | None = None) -> tasks.Task:
         """The task of a node, without ports; cached as the node asks, unless the configuration says something else."""
@@ -79,6 +81,11 @@ class Context:
         step = self.config.steps.get(node.id, StepConfig()).over(asked).over(self.config.default)
         return dataclasses.replace(step, env={PIPELINE_VARIABLE: self.name, **step.env})
 
+    def light_step(self) -> StepConfig:
+        """The configuration of a step of ours that does next to nothing: what holds for all, without accelerators."""
+        default = self.config.default
+        return dataclasses.replace(default, gpus=None, env={PIPELINE_VARIABLE: self.name, **default.env})
+
     def shared_folders(self, node: base_node.BaseNode) -> tuple[str, ...]:
         """Folders that the step's pod sees and that are not its own."""
         volumes = tuple(volume.path for volume in self.step(node).volumes)
@@ -86,7 +93,6 @@ class Context:
 
     def _retry(self, node: base_node.BaseNode) -> dict[str, Any] | None:
         step = self.step(node)
-        judges = any(output.type.__name__ in _JUDGES for output in node.outputs.values())
-        retries = (0 if judges else _DEFAULT_RETRIES) if step.retries is None else step.retries
+        retries = _DEFAULT_RETRIES if step.retries is None else step.retries
         backoff = _DEFAULT_BACKOFF_SECONDS if step.retry_backoff_seconds is None else step.retry_backoff_seconds
         return tasks.retry_policy(retries, backoff)

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from kubeflow import kubernetes_rules
 from kubeflow.config import KubeflowConfig, StepConfig
 from kubeflow.plan import StepPlan
 
@@ -18,7 +19,7 @@ class Task:
     name: str
     """Task name; component and executor are named after it."""
     node_id: str
-    """Id of the TFX node that it comes from; shown as the step's name."""
+    """Id of the TFX node that it comes from."""
     inputs: dict[str, dict] = dataclasses.field(default_factory=dict)
     input_sources: dict[str, dict] = dataclasses.field(default_factory=dict)
     outputs: dict[str, dict] = dataclasses.field(default_factory=dict)
@@ -27,6 +28,8 @@ class Task:
     output_parameters: dict[str, dict] = dataclasses.field(default_factory=dict)
     dependencies: set[str] = dataclasses.field(default_factory=set)
     condition: str = ""
+    carries_out: str = ""
+    """Name of the task that judges data and whose verdict this one carries out."""
     cache: bool = False
     retry: dict[str, Any] | None = None
     step: StepConfig = dataclasses.field(default_factory=StepConfig)
@@ -60,7 +63,7 @@ class Task:
     def task(self) -> dict[str, Any]:
         """The task spec."""
         return {
-            "taskInfo": {"name": self.node_id},
+            "taskInfo": {"name": self.name},  # before 2.14 Kubeflow finds the producer of an input by this
             "componentRef": {"name": f"comp-{self.name}"},
             "cachingOptions": {"enableCache": True} if self.cache else {},
             **_present(
@@ -94,8 +97,8 @@ def resources(step: StepConfig) -> dict[str, Any]:
     """Requests, limits and accelerator: as text for today's backends and as numbers for those before 2.5."""
     values: dict[str, Any] = {}
     for field, text, number in (
-        ("CpuRequest", step.cpu_request, _cores),
-        ("CpuLimit", step.cpu_limit, _cores),
+        ("CpuRequest", step.cpu_request, kubernetes_rules.amount),
+        ("CpuLimit", step.cpu_limit, kubernetes_rules.amount),
         ("MemoryRequest", step.memory_request, _gigabytes),
         ("MemoryLimit", step.memory_limit, _gigabytes),
     ):
@@ -121,21 +124,8 @@ def retry_policy(retries: int, backoff_seconds: int) -> dict[str, Any] | None:
     }
 
 
-_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-
-
-def _quantity(text: str) -> float:
-    digits = text.rstrip("mkMGTi")
-    return float(digits) * _UNITS[text[len(digits) :]]
-
-
-def _cores(text: str) -> float:
-    return _quantity(text)
-
-
 def _gigabytes(text: str) -> float:
-    return _quantity(text) / 1e9
+    return kubernetes_rules.amount(text) / 1e9
 
 
 def _present(**values: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What TFX can say and open-source Kubeflow Pipelines cannot do: refused by name, with the way round it."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,11 +29,14 @@ RESOLVER_STRATEGIES = (
 )
 """Strategies that the model registry can answer."""
 
+_TWO_PROPERTIES = re.compile(r"metadata\['[^']*'\] [=<>]+ inputs\.")
 _CLOUD_ONLY = "tfx.extensions.google_cloud_ai_platform"
 
 
 def check(pipeline: tfx_pipeline.Pipeline) -> None:
     """Raises CompileError for the first construct of `pipeline` that would not do on Kubeflow what it should."""
+    if not any(not isinstance(node, resolver.Resolver) for node in pipeline.components):
+        raise CompileError(f"pipeline {pipeline.pipeline_info.pipeline_name!r} has no step that does anything")
     for node in pipeline.components:
         for rule in _RULES:
             for complaint in rule(node, pipeline):
@@ -122,28 +126,49 @@ def _control_flow(node: base_node.BaseNode, pipeline: tfx_pipeline.Pipeline) -> 
     predicates = conditional.get_predicates(node, registry)
     if predicates and isinstance(node, importer.Importer | resolver.Resolver):
         yield f"a {type(node).__name__} inside Cond always runs on Kubeflow; move it out of the Cond"
+    nodes = {component.id: component for component in pipeline.components}
     for predicate in predicates:
-        yield from _predicate_complaints(predicate)
+        yield from _predicate_complaints(predicate, nodes)
 
 
-def _predicate_complaints(predicate: placeholder.Predicate) -> Iterator[str]:
+def _predicate_complaints(predicate: placeholder.Predicate, nodes: dict[str, base_node.BaseNode]) -> Iterator[str]:
     for source in channel_utils.get_dependent_channels(predicate):
         if not isinstance(source, channel.OutputChannel):
             yield f"its Cond looks at a {type(source).__name__}; it can look at an output of a step of this pipeline"
             return
-    try:
-        expression = compiler_utils.placeholder_to_cel(
-            channel_utils.encode_placeholder_with_channels(
-                predicate, lambda source: f"_{getattr(source, 'output_key', '')}"
+        producer = nodes.get(source.producer_component_id)
+        if isinstance(producer, importer.Importer | resolver.Resolver):
+            yield (
+                f"its Cond looks at {producer.id!r}, and {type(producer).__name__}s tell Kubeflow no properties; "
+                "let it look at a step that reads from there"
             )
-        )
+            return
+    encoded = channel_utils.encode_placeholder_with_channels(
+        predicate, lambda source: f"_{getattr(source, 'output_key', '')}"
+    )
+    try:
+        expression = compiler_utils.placeholder_to_cel(encoded)
     except (NotImplementedError, ValueError) as error:
         yield f"its Cond cannot be written as a Kubeflow condition ({error}); compare one property with one constant"
         return
     if ".uri" in expression:
         yield "its Cond compares a URI, which is different in every run; compare a property"
+    if any(character in text for text in _texts(encoded) for character in "'\\\n"):
+        yield "its Cond compares with text that holds a quote, a backslash or a line break; Kubeflow would misread it"
+    if _TWO_PROPERTIES.search(expression):
+        yield "its Cond compares two properties with each other; compare one property with one constant"
     if "Unknown" in expression:
         yield "its Cond uses an operator that TFX's IR lacks; use ==, <, >, and, or, not"
+
+
+def _texts(message: Any) -> Iterator[str]:
+    """Text constants anywhere in an encoded placeholder."""
+    for field, value in message.ListFields():
+        for item in value if field.is_repeated else [value]:
+            if field.name == "string_value":
+                yield item
+            elif field.message_type is not None:
+                yield from _texts(item)
 
 
 def _exec_properties(node: base_node.BaseNode, _: tfx_pipeline.Pipeline) -> Iterator[str]:

@@ -3,8 +3,9 @@
 #
 #   IMAGE   repository, such as registry.example/team/sluice (default: sluice)
 #   LOCK    runtime (default) or gpu
-#   PUSH    1 pushes it, and prints the digest to compile with
+#   PUSH    1 pushes it; the digest that the registry gives it is what `sluice compile` names from then on
 #   BUILD   further arguments of `docker build`, such as --network host
+# What was built is noted in build/kubeflow/image.json, which `sluice compile` reads where no image is named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,10 +26,19 @@ tag=$sha
 read -ra extra <<<"${BUILD:-}"
 docker build "${extra[@]}" --file kubeflow/Dockerfile --build-arg "LOCK=$lock" --build-arg "GIT_SHA=$sha" \
   --tag "$image:$tag" .
-echo "built $image:$tag, $(docker image inspect --format '{{.Size}}' "$image:$tag" | numfmt --to=si)B"
+size=$(docker image inspect --format '{{.Size}}' "$image:$tag")
+echo "built $image:$tag, $(numfmt --to=si "$size")B"
 reference=$image:$tag
 if [[ ${PUSH:-} == 1 ]]; then
   docker push "$image:$tag"
-  reference=$(docker image inspect --format '{{index .RepoDigests 0}}' "$image:$tag")
+  reference=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$image:$tag" \
+    | grep --max-count=1 --fixed-strings "$image@") || {
+    echo "error: $image:$tag was pushed, and the registry gave it no digest" >&2
+    exit 1
+  }
 fi
-echo "next: sluice compile --image $reference"
+mkdir -p build/kubeflow
+printf '{"image": "%s", "git_sha": "%s", "lock": "%s", "bytes": %s}\n' "$reference" "$sha" "$lock" "$size" \
+  >build/kubeflow/image.json
+echo "noted $reference in build/kubeflow/image.json"
+echo "next: sluice compile"

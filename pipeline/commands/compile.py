@@ -3,12 +3,15 @@
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 from typing import Any
 
 HELP = "Compile a workload's pipeline for Kubeflow Pipelines, and check it as the cluster's API server would."
 DEFAULT_CONFIG = "kubeflow.yaml"
+BUILT_IMAGE = "build/kubeflow/image.json"
+"""What `make image` notes about the image that it has built."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +26,9 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help=f"the cluster's side (default: {DEFAULT_CONFIG} if there is one)"
     )
-    parser.add_argument("--image", help="the image of `make image`, by git SHA or digest")
+    parser.add_argument(
+        "--image", help="by git SHA or digest (default: `image` of the config, then what `make image` has built)"
+    )
     parser.add_argument("--data", metavar="URL", help="where the pods find the data: a folder of a mounted claim")
     parser.add_argument("--workers", type=int, metavar="N", help="training workers (default: the workload's)")
     parser.add_argument("--precision", help="float32, mixed_bfloat16 or mixed_float16 (default: the workload's)")
@@ -45,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     num_tasks = len(compiled.pipeline_spec["deploymentSpec"]["executors"])
     print(f"{path}: {num_tasks} steps, checked as Kubeflow's API server checks them")
+    for image in images_of(compiled):
+        print(f"image: {image}{'' if '@sha256:' in image else ' (by tag; `make image PUSH=1` notes the digest)'}")
     print(f"request: {size.request:,} of {size.request_limit:,} bytes")
     print(f"workflow: about {size.workflow:,} of {size.workflow_limit:,} bytes")
     for name, default in compiled.parameters.items():
@@ -84,17 +91,51 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
 
 def _cluster(args: argparse.Namespace, kubeflow_config: Any) -> Any:
     path = args.config or (DEFAULT_CONFIG if pathlib.Path(DEFAULT_CONFIG).is_file() else None)
+    configured = kubeflow_config.names_image(path) if path else False
+    image = args.image or (None if configured else _built_image())
     if path:
-        return kubeflow_config.load(path, image=args.image)
-    if not args.image:
-        from pipeline.errors import ConfigError
+        return kubeflow_config.load(path, image=image)
+    return kubeflow_config.KubeflowConfig(image=image)
 
-        raise ConfigError(f"say which image the steps run in: --image NAME:GIT_SHA, or `image:` in {DEFAULT_CONFIG}")
-    return kubeflow_config.KubeflowConfig(image=args.image)
+
+def _built_image() -> str:
+    """The image that `make image` has noted, with a word on standard error where it is not that of the last commit."""
+    from pipeline.errors import ConfigError
+
+    path = pathlib.Path(BUILT_IMAGE)
+    try:
+        built = json.loads(path.read_text(encoding="utf-8"))
+        image, made_from = built["image"], built["git_sha"]
+    except FileNotFoundError:
+        raise ConfigError(
+            f"say which image the steps run in: --image NAME:GIT_SHA, `image:` in {DEFAULT_CONFIG}, or `make image`"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{path}: not what `make image` writes; run it again, or give --image") from None
+    head = _head()
+    if head and not head.startswith(made_from):
+        print(f"note: {image} was built from {made_from}, and the last commit is {head[:12]}", file=sys.stderr)
+    return image
+
+
+def _head() -> str:
+    """The commit that is checked out; empty outside a git repository."""
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+def images_of(compiled: Any) -> list[str]:
+    """The images that the pipeline's containers name, each once."""
+    executors = compiled.pipeline_spec["deploymentSpec"]["executors"].values()
+    return sorted({executor["container"]["image"] for executor in executors if "container" in executor})
 
 
 def _summary(compiled: Any, size: Any, path: str) -> dict[str, Any]:
     return {
+        "images": images_of(compiled),
         "name": compiled.name,
         "path": path,
         "digest": compiled.digest,

@@ -14,7 +14,9 @@ _MARKS = {"SUCCEEDED": "done", "RUNNING": "runs", "PENDING": "waits", "FAILED": 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help="id of the run")
     parser.add_argument("--wait", action="store_true", help="wait for the end; exit code 1 if it is not a good one")
-    parser.add_argument("--deadline", type=float, default=24 * 3600.0, metavar="SECONDS", help="how long to wait")
+    parser.add_argument(
+        "--deadline", type=submit.seconds, default=24 * 3600.0, metavar="SECONDS", help="how long to wait"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
     submit.add_connection_arguments(parser)
 

@@ -12,6 +12,7 @@ HELP = (
     "Run a pipeline on Kubeflow Pipelines: compile it, or take a compiled file, and submit it, once or on a schedule."
 )
 _PASSWORD_VARIABLE = "SLUICE_DEX_PASSWORD"
+_ROOTS = ("minio://", "s3://", "gs://")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--service-account", default="", help="service account of the steps (default: Kubeflow's)")
     parser.add_argument("--cron", help="run on this schedule: six fields, seconds first")
     parser.add_argument("--wait", action="store_true", help="wait for the end; exit code 1 if it is not a good one")
-    parser.add_argument("--deadline", type=float, default=24 * 3600.0, metavar="SECONDS", help="how long to wait")
+    parser.add_argument("--deadline", type=seconds, default=24 * 3600.0, metavar="SECONDS", help="how long to wait")
     parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
 
 
@@ -47,7 +48,15 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dex-user", default="", help=f"user of Dex; the password comes from ${_PASSWORD_VARIABLE}")
     parser.add_argument("--dex-connector", default="local", help="connector of Dex: local or ldap")
     parser.add_argument("--ca-file", default="", metavar="FILE", help="certificate authority of the host")
-    parser.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one answer of the host")
+    parser.add_argument("--timeout", type=seconds, default=30.0, metavar="SECONDS", help="for one answer of the host")
+
+
+def seconds(text: str) -> float:
+    """A number of seconds on a command line: more than none."""
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text}")
+    return value
 
 
 def connect(args: argparse.Namespace) -> Any:
@@ -72,6 +81,7 @@ def connect(args: argparse.Namespace) -> Any:
 
 
 def run(args: argparse.Namespace) -> int:
+    _check_options(args)
     documents = _documents(args)
     from kubeflow import api_checks
 
@@ -95,6 +105,17 @@ def run(args: argparse.Namespace) -> int:
         return 0 if result["state"] == "SUCCEEDED" else 1
 
 
+def _check_options(args: argparse.Namespace) -> None:
+    from pipeline.errors import ConfigError
+
+    if args.cron and args.wait:
+        raise ConfigError("--wait: a recurring run has no end; leave out --wait or --cron")
+    if args.pipeline_root and not args.pipeline_root.startswith(_ROOTS):
+        raise ConfigError(
+            f"--pipeline-root {args.pipeline_root}: Kubeflow stores artifacts in {', '.join(_ROOTS)} only"
+        )
+
+
 def parse_parameters(given: list[str], pipeline_spec: dict[str, Any]) -> dict[str, Any]:
     """Values of `NAME=VALUE` with the types that the pipeline declares; all but text is read as JSON."""
     from pipeline.errors import ConfigError
@@ -105,14 +126,21 @@ def parse_parameters(given: list[str], pipeline_spec: dict[str, Any]) -> dict[st
         name, equals, text = item.partition("=")
         if not equals:
             raise ConfigError(f"--param {item!r}: expected NAME=VALUE")
+        if name in values:
+            raise ConfigError(f"--param {name}: given twice")
         values[name] = text
         if declared.get(name, {}).get("parameterType", "STRING") != "STRING":
             try:
-                values[name] = json.loads(text)
-            except json.JSONDecodeError:
+                values[name] = json.loads(text, parse_constant=_no_number)
+            except ValueError:
                 kind = declared[name]["parameterType"]
                 raise ConfigError(f"--param {name}: expected a {kind} in JSON, found {text!r}") from None
     return values
+
+
+def _no_number(text: str) -> float:
+    """JSON has no NaN and no infinity, though Python reads them."""
+    raise ValueError(text)
 
 
 def _documents(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -21,7 +21,15 @@ def load(name: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-for _name in ("kfp_conditions", "kfp_driver", "kfp_launcher", "kfp_simulation", "kfp_server"):
+for _name in (
+    "kfp_conditions",
+    "kfp_driver",
+    "kfp_launcher",
+    "kfp_simulation",
+    "kfp_server",
+    "docker_engine",
+    "taxi_pipeline",
+):
     load(_name)
 
 

@@ -33,6 +33,8 @@ class Behaviour:
     """Profiles; with any, the server has several users."""
     statuses: list[int] = dataclasses.field(default_factory=list)
     """Status codes of the next answers, before it behaves again."""
+    drops: int = 0
+    """How many of the next requests find their connection closed."""
     delay_seconds: float = 0.0
     is_old: bool = False
     """Whether it has only the API of Kubeflow Pipelines 1.x."""
@@ -88,6 +90,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         behaviour = self.server.behaviour
         self.server.requests.append(f"{method} {url.path}")
+        if behaviour.drops:
+            behaviour.drops -= 1
+            self.close_connection = True
+            return
         if behaviour.delay_seconds:
             time.sleep(behaviour.delay_seconds)  # the slow answer itself is what is tested
         if behaviour.statuses:
@@ -146,8 +152,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             case "GET", ["v2beta1", "runs", run_id]:
                 self._get_run(run_id)
             case "POST", ["v2beta1", "runs", action] if action.endswith(":terminate"):
-                server.runs[action.removesuffix(":terminate")]["state"] = "CANCELING"
-                self._json({})
+                self._terminate(action.removesuffix(":terminate"))
             case "GET", ["v1alpha1", "runs", _, "nodes", pod, "log"]:
                 if pod in server.logs:
                     self._answer(200, server.logs[pod].encode(), "text/plain")
@@ -155,6 +160,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                     self._json({"error_message": f'pods "{pod}" not found', "error_details": ""})
             case _:
                 self._error(404, "Not Found")
+
+    def _terminate(self, run_id: str) -> None:
+        if run_id not in self.server.runs:
+            self._error(404, f"Run {run_id} not found")
+            return
+        self.server.runs[run_id]["state"] = "CANCELING"
+        self._json({})
 
     def _list_experiments(self, query: dict[str, str]) -> None:
         if not self._namespace_allowed(query.get("namespace", "")):

@@ -23,12 +23,12 @@ def good() -> Spec:
             "dag": {
                 "tasks": {
                     "train": {
-                        "taskInfo": {"name": "Trainer"},
+                        "taskInfo": {"name": "train"},
                         "componentRef": {"name": "comp-train"},
                         "inputs": {"parameters": {"steps": {"componentInputParameter": "steps"}}},
                     },
                     "push": {
-                        "taskInfo": {"name": "Pusher"},
+                        "taskInfo": {"name": "push"},
                         "componentRef": {"name": "comp-push"},
                         "dependentTasks": ["train"],
                         "inputs": {
@@ -81,7 +81,7 @@ MUTATIONS: list[tuple[Callable[[Spec], Any], str]] = [
     (lambda spec: spec["pipelineInfo"].update(name="Small_Pipeline"), "pipeline name 'Small_Pipeline'"),
     (lambda spec: spec.pop("root"), "holds no pipeline"),
     (lambda spec: spec.update(runtimeConfig={}), "could not read the pipeline"),
-    (lambda spec: tasks(spec)["train"].pop("taskInfo"), "root/train: taskInfo.name is empty"),
+    (lambda spec: tasks(spec)["train"].pop("taskInfo"), "root/train: taskInfo.name is ''; .* before 2.14"),
     (lambda spec: tasks(spec).update(push_model=tasks(spec).pop("push")), "root/push_model: Argo takes letters"),
     (lambda spec: tasks(spec)["train"]["componentRef"].update(name="comp-x"), "there is no component 'comp-x'"),
     (lambda spec: tasks(spec)["push"].update(dependentTasks=["tune"]), "depends on 'tune'"),

@@ -90,10 +90,12 @@ def test_takes_the_experiment_that_is_there(server, pipeline_file):
     ("extra", "message"),
     [
         (["--param", "stepps=3"], "no parameter 'stepps'; it has data, steps"),
-        (["--param", "steps=many"], "expected a NUMBER_INTEGER in JSON, found 'many'"),
         (["--param", "steps"], "expected NAME=VALUE"),
-        (["--param", 'steps="3"'], "parameter 'steps' must be a whole number"),
+        (["--param", "steps=4"], "--param steps: given twice"),
         (["--cron", "0 3 * * *"], "six fields, seconds first"),
+        (["--cron", "0 0 3 * * *", "--wait"], "a recurring run has no end"),
+        (["--pipeline-root", "/tmp/runs"], "Kubeflow stores artifacts in minio://, s3://, gs:// only"),
+        (["--pipeline-root", "bucket/runs"], "Kubeflow stores artifacts in"),
     ],
 )
 def test_wrong_arguments_are_told_before_anything_is_created(server, pipeline_file, capsys, extra, message):
@@ -210,6 +212,55 @@ def test_overload_is_waited_out_for_questions_only(server):
             session.create_run("r", experiment, [SPEC, PLATFORM], {"steps": 1})
     assert not server.runs
     assert sum(request == "POST /apis/v2beta1/runs" for request in server.requests) == 1
+
+
+def test_waiting_outlives_a_port_forward_that_breaks(server):
+    """Long waits see lost connections; creating a run is never repeated."""
+    with connect(server) as session:
+        session.health()
+        server.behaviour.drops = 2
+        assert session.experiments() == []
+        server.behaviour.drops = 9
+        with pytest.raises(KubeflowError, match=r"disconnected|reset|cannot be reached"):
+            session.experiments()
+        server.behaviour.drops = 1
+        with pytest.raises(KubeflowError):
+            session.create_run("r", "e", [SPEC, PLATFORM], {"steps": 1})
+    assert not server.runs
+
+
+def test_identifiers_do_not_leave_their_place(server):
+    with connect(server) as session:
+        with pytest.raises(KubeflowError, match="no such run"):
+            session.run("../experiments")
+        with pytest.raises(KubeflowError, match="no such run"):
+            session.cancel("x/../../runs")
+    assert server.requests[0] == "GET /apis/v2beta1/runs/..%2Fexperiments"
+
+
+def test_address_of_a_page_of_the_ui_will_do(server):
+    for page in ("/#/runs", "/?ns=a#/experiments", "/"):
+        with client.KubeflowClient(client.Connection(host=server.url + page)) as session:
+            assert session.health()["version"] == "2.5.0"
+
+
+@pytest.mark.parametrize("option", [("--timeout", "0"), ("--deadline", "nan"), ("--timeout", "-1")])
+def test_times_are_above_nought(pipeline_file, capsys, option):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["submit", "--pipeline", pipeline_file, *option])
+    assert f"expected a number of seconds above 0, found {option[1]}" in capsys.readouterr().err
+
+
+def test_text_where_a_number_is_declared(server, pipeline_file, capsys):
+    arguments = ["submit", "--pipeline", pipeline_file, "--host", server.url, "--param", 'steps="3"']
+    assert cli.main(arguments) == 2
+    assert "parameter 'steps' must be a whole number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "many", ""])
+def test_numbers_that_json_does_not_have(server, pipeline_file, capsys, text):
+    assert cli.main(["submit", "--pipeline", pipeline_file, "--host", server.url, "--param", f"steps={text}"]) == 2
+    assert f"expected a NUMBER_INTEGER in JSON, found {text!r}" in capsys.readouterr().err
 
 
 def test_slow_server(server):

@@ -11,6 +11,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from tfx import v1 as tfx
 from tfx.dsl.component.experimental import placeholders
 
+from components.data_gate.component import DataGate
 from components.trainer.cluster_config import ClusterConfig
 from kubeflow import compiler, size
 from kubeflow.config import (
@@ -23,6 +24,7 @@ from kubeflow.config import (
     load,
 )
 from kubeflow.errors import CompileError
+from pipeline import config_reader
 from pipeline.errors import ConfigError
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
@@ -138,9 +140,8 @@ def test_condition_reads_a_parameter_that_the_producer_writes(stock):
     assert task(stock, "pusher")["triggerPolicy"]["condition"] == (
         "(inputs.parameter_values['condition--evaluator--blessing-blessed'] == 1.0)"
     )
-    assert component(stock, "evaluator")["outputDefinitions"]["parameters"] == {
-        "blessing-blessed": {"parameterType": "NUMBER_DOUBLE"}
-    }
+    written = component(stock, "evaluator")["outputDefinitions"]["parameters"]
+    assert written["blessing-blessed"] == {"parameterType": "NUMBER_DOUBLE"}
     assert plan(stock, "evaluator")["conditions"] == {
         "blessing-blessed": {"output": "blessing", "key": "blessed", "numeric": True}
     }
@@ -158,6 +159,54 @@ def test_classes_of_ports_are_fixed(stock):
         "model": "tfx.types.standard_artifacts.Model",
         "baseline_model": "tfx.types.standard_artifacts.Model",
     }
+
+
+def gated(samples, gate_id: str = "DataGate", after_id: str = "Trainer") -> tfx.dsl.Pipeline:
+    """Ingestion, a gate, and a step after it."""
+    examples = samples.gen()
+    statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
+    schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
+    channels = {"statistics": statistics.outputs["statistics"], "schema": schema.outputs["schema"]}
+    gate = DataGate(**channels).with_id(gate_id)
+    trainer = tfx.components.Trainer(
+        run_fn="a.b",
+        examples=examples.outputs["examples"],
+        train_args=tfx.proto.TrainArgs(num_steps=1),
+        eval_args=tfx.proto.EvalArgs(num_steps=1),
+    ).with_id(after_id)
+    trainer.add_upstream_node(gate)
+    return samples.pipeline([examples, statistics, schema, gate, trainer])
+
+
+def test_gate_succeeds_and_the_step_after_it_ends_the_run(sample_pipelines):
+    made = compiled(gated(sample_pipelines))
+    assert plan(made, "data-gate")["judges"]
+    stop = task(made, "data-gate-stop")
+    source = {"producerTask": "data-gate", "outputParameterKey": "rejection"}
+    assert stop["inputs"]["parameters"] == {"rejection": {"taskOutputParameter": source}}
+    assert stop["cachingOptions"] == {}
+    assert "retryPolicy" not in stop
+    assert set(task(made, "trainer")["dependentTasks"]) == {"csv-example-gen", "data-gate", "data-gate-stop"}
+    assert "data-gate-stop" not in task(made, "schema-gen").get("dependentTasks", [])
+
+
+def test_names_of_added_steps_are_taken(sample_pipelines):
+    with pytest.raises(CompileError, match=r"'DataGateStop' becomes 'data-gate-stop', .* the compiler adds"):
+        compiled(gated(sample_pipelines, after_id="DataGateStop"))
+    nodes = [sample_pipelines.gen(), sample_pipelines.gen().with_id("csv_example_gen_probe")]
+    with pytest.raises(CompileError, match="becomes 'csv-example-gen-probe'"):
+        compiled(sample_pipelines.pipeline(nodes))
+
+
+def test_summary_reads_only_steps_that_always_run(sample_pipelines, stock):
+    assert set(task(stock, "run-summary")["inputs"]["parameters"]) == {"evaluator"}  # the pusher has a condition
+    assert component(stock, "run-summary")["outputDefinitions"]["artifacts"]["summary"]["artifactType"] == {
+        "schemaTitle": "system.Markdown",
+        "schemaVersion": "0.0.1",
+    }
+    without = compiled(sample_pipelines.stock(), dataclasses.replace(CONFIG, summary=False))
+    assert "run-summary" not in without.to_yaml()
+    assert "says" not in plan(without, "evaluator")
 
 
 def test_resources_claims_secrets_and_the_rest(sample_pipelines):
@@ -265,6 +314,53 @@ def test_bad_configuration(values, message):
         KubeflowConfig(**values)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"memory_request": "16Gi", "memory_limit": "8Gi"}, "memory_request 16Gi is more than memory_limit 8Gi"),
+        ({"cpu_request": "1500m", "cpu_limit": "1"}, "cpu_request 1500m is more than cpu_limit 1"),
+        ({"labels": {"team": "machine learning"}}, "labels: `team` must have at most 63 .* can be an annotation"),
+        ({"labels": {"a/b/c": "x"}}, "labels: 'a/b/c' is no key"),
+        ({"node_selector": {"pool": "x" * 64}}, "node_selector: `pool` must have at most 63"),
+        ({"annotations": {"bad key": "any text"}}, "annotations: 'bad key' is no key"),
+        ({"env": {"A=B": "x"}}, "env: 'A=B' is no name of an environment variable"),
+        ({"volumes": ({"claim": "a", "path": "/d"}, {"claim": "b", "path": "/d/"})}, "volumes: two are mounted at /d"),
+        ({"volumes": ({"claim": "My_Claim", "path": "/d"},)}, "claim: Kubernetes takes lower-case .* 'My_Claim'"),
+        ({"secrets": ({"name": "s", "env": {"key": "1A"}},)}, "secret s: env: '1A' is no name of an environment"),
+        ({"tolerations": ({"key": "gpu", "effect": "NoScheduling"},)}, "effect must be one of .* 'NoScheduling'"),
+        ({"tolerations": ({"key": "gpu", "value": "x"},)}, "with operator Exists there is no value"),
+    ],
+)
+def test_what_a_pod_would_be_refused_for(values, message):
+    with pytest.raises(ConfigError, match=message):
+        config_reader.read(StepConfig, values, "step")
+
+
+@pytest.mark.parametrize(
+    ("image", "good"),
+    [
+        ("localhost:5000/sluice:1a2b", True),
+        ("registry.example/Team/sluice:1a2b", False),
+        ("registry.example/sluice:1a 2b", False),
+        ("registry.example/sluice@sha256:" + "a" * 63, False),
+        ("registry.example/team/sluice:1a2b@sha256:" + "a" * 64, True),
+        ("https://registry.example/sluice:1a2b", False),
+    ],
+)
+def test_image_references(image, good):
+    if good:
+        assert KubeflowConfig(image=image).image == image
+    else:
+        with pytest.raises(ConfigError, match="not written as"):
+            KubeflowConfig(image=image)
+
+
+def test_steps_own_volume_hides_the_default_one():
+    default = StepConfig(volumes=(VolumeConfig(claim="slow", path="/data"), VolumeConfig(claim="s", path="/mnt")))
+    merged = StepConfig(volumes=(VolumeConfig(claim="fast", path="/data"),)).over(default)
+    assert [(volume.claim, volume.path) for volume in merged.volumes] == [("s", "/mnt"), ("fast", "/data")]
+
+
 def test_claims_may_not_hide_the_launchers_folders():
     with pytest.raises(ConfigError, match="/minio belongs to the Kubeflow launcher"):
         VolumeConfig(claim="c", path="/minio/data")
@@ -303,7 +399,7 @@ def test_trainer_on_pods_of_its_own_shares_image_and_claims():
 
 def test_example_configuration(sample_pipelines):
     """What docs/kubeflow.md tells people to copy is right, and compiles."""
-    example = load(str(pathlib.Path(compiler.__file__).parent / "kubeflow.example.yaml"))
+    example = load(str(pathlib.Path(compiler.__file__).parent / "kubeflow.example.yaml"), image=CONFIG.image)
     assert example.step("Trainer").retries == 2
     assert example.step("Trainer").volumes[0].path == example.storage
     assert ClusterConfig.from_dict(example.trainer_cluster(), "trainer").kubernetes.num_gpus == 1

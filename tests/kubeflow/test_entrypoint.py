@@ -14,7 +14,7 @@ from tfx.types import standard_artifacts
 
 from components.artifacts import DataVerdict
 from kubeflow import artifact_codec, blessed_model, executor_input, launcher_paths, plan, portable, report_outcome
-from kubeflow.errors import StepInputError
+from kubeflow.errors import CompileError, StepInputError
 
 PROJECT = pathlib.Path(__file__).parents[2]
 
@@ -122,6 +122,15 @@ def test_packages_become_paths_again(tmp_path):
     assert portable.to_image(path, "s", "k", ()) == "package:modules/taxi/schema.pbtxt"
     assert portable.to_image(str(tmp_path), "s", "k", (str(tmp_path),)) == str(tmp_path)
     assert portable.to_image("/mnt/nowhere", "s", "k", ()) == "/mnt/nowhere"
+    settings = json.dumps({"schema_file": path, "deep": [{"again": json.dumps({"file": path})}], "delimiter": "/"})
+    sent = portable.to_image(settings, "s", "k", ())
+    assert str(PROJECT) not in sent
+    assert json.loads(sent)["schema_file"] == "package:modules/taxi/schema.pbtxt"
+    assert json.loads(portable.from_image(sent)) == json.loads(settings)
+    untouched = '{"b":1,  "a": "/mnt/nowhere"}'
+    assert portable.to_image(untouched, "s", "k", ()) == untouched
+    with pytest.raises(CompileError, match=r"step 's': k is .* no pod sees"):
+        portable.to_image(json.dumps({"file": str(tmp_path)}), "s", "k", ())
     with pytest.raises(StepInputError, match="the image has no package 'nowhere'"):
         portable.from_image("package:nowhere/x")
 

@@ -1,6 +1,7 @@
 """Manifests: every overlay builds, fits Kubernetes' schemas, passes pod security `restricted`, and grants little."""
 
 import copy
+import hashlib
 import json
 import os
 import pathlib
@@ -25,20 +26,47 @@ OVERLAYS = ("dev", "prod", "gpu")
 CUSTOM = ("monitoring.coreos.com/v1",)
 _VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "projected", "csi", "ephemeral"}
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+GOLDENS = pathlib.Path(__file__).parent / "goldens" / "manifests"
 
 
 def built(overlay: str) -> list[dict[str, Any]]:
+    """The objects of an overlay, as kubectl has built them into the golden."""
+    return [document for document in yaml.safe_load_all((GOLDENS / f"{overlay}.yaml").read_text()) if document]
+
+
+def sources() -> str:
+    """What the goldens were made from: one line that changes with any file that kustomize may read."""
+    digest = hashlib.sha256()
+    for folder in ("manifests", "dashboards"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file():
+                digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return f"# kubectl kustomize, of sources with sha256 {digest.hexdigest()}\n"
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_goldens_are_of_these_sources(overlay):
+    """Without kubectl the goldens stand for its output; they must then be of the sources that lie here."""
+    with (GOLDENS / f"{overlay}.yaml").open() as golden:
+        assert golden.readline() == sources(), "SLUICE_UPDATE_GOLDENS=1 makes them anew, where kubectl is installed"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed: the goldens stand for it")
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_goldens_are_what_kubectl_builds(overlay):
     command = ["kubectl", "kustomize", str(ROOT / "manifests" / "overlays" / overlay)]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    return [document for document in yaml.safe_load_all(result.stdout) if document]
+    made = sources() + subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    path = GOLDENS / f"{overlay}.yaml"
+    if os.environ.get("SLUICE_UPDATE_GOLDENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made)
+    assert list(yaml.safe_load_all(made)) == list(yaml.safe_load_all(path.read_text()))
 
 
 def find(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [document for document in documents if document["kind"] == kind]
 
 
-@needs_kubectl
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_overlay_fits_the_schemas(overlay):
     documents = built(overlay)
@@ -49,14 +77,12 @@ def test_overlay_fits_the_schemas(overlay):
             kubernetes_validate.validate(document, "1.32", strict=True)
 
 
-@needs_kubectl
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_no_two_objects_share_a_name(overlay):
     names = [(document["kind"], document["metadata"]["name"]) for document in built(overlay)]
     assert len(names) == len(set(names))
 
 
-@needs_kubectl
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_pods_are_restricted(overlay):
     for deployment in find(built(overlay), "Deployment"):
@@ -115,7 +141,6 @@ def test_serving_is_what_the_pusher_would_create():
     assert path.read_text() == text
 
 
-@needs_kubectl
 def test_rights_are_the_least():
     documents = built("prod")
     rules = [(role["metadata"]["name"], rule) for role in find(documents, "Role") for rule in role["rules"]]

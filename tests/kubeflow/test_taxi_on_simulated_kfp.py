@@ -8,16 +8,11 @@ import dataclasses
 import json
 import os
 import pathlib
-from typing import Any
 
 import kfp_simulation
 import pytest
+import taxi_pipeline
 import tfx
-
-from kubeflow import compiler
-from kubeflow.config import KubeflowConfig
-from pipeline import config as pipeline_config
-from pipeline import pipeline
 
 FULL = os.environ.get("SLUICE_KFP_SIM") == "full"
 IMAGE = "registry.example/sluice:1a2b3c4"
@@ -55,6 +50,13 @@ class Place:
         """How many models the registry has."""
         return len(list((self.shared / "registry").rglob("entry.json")))
 
+    def split(self, name: str, result: kfp_simulation.RunResult) -> int:
+        """Rows of a split, as ingestion has reported them."""
+        execution = result.tasks["example-gen"].execution
+        assert execution is not None
+        report = self.cluster.objects.path(execution.artifacts["report"]["uri"]) / "report.json"
+        return json.loads(report.read_text())["splits"][name]
+
     def text(self, result: kfp_simulation.RunResult, task: str, port: str) -> str:
         """The one file of an output."""
         execution = result.tasks[task].execution
@@ -62,29 +64,15 @@ class Place:
         return self.cluster.objects.path(execution.artifacts[port]["uri"]).read_text()
 
 
-def compiled(place: Place, at_least: float | None = None) -> str:
-    """The taxi pipeline, with the AUC bound moved where `at_least` is given."""
-    settings = pipeline_config.make_config(
-        "taxi",
-        compare_with_last_blessed_data=False,
-        data=str(place.csv.parent),
-        root=str(place.shared),
+def compiled(place: Place, auc_at_least: float = 0.5) -> str:
+    return taxi_pipeline.compiled(
+        str(place.csv.parent),
+        str(place.shared),
+        IMAGE,
+        auc_at_least=auc_at_least,
         num_workers=2 if FULL else 1,
         train_steps=200 if FULL else 40,
     )
-    evaluate = settings.workload.evaluate
-    bounds = {"at_least": at_least if at_least is not None else 0.5, "max_loss": 0.5, "on_slices": False}
-    metrics = tuple(
-        dataclasses.replace(metric, **bounds) if metric.name == "AUC" else dataclasses.replace(metric, **_NO_BOUNDS)
-        for metric in evaluate.metrics
-    )
-    evaluate = dataclasses.replace(evaluate, metrics=metrics, slices=())
-    workload = dataclasses.replace(settings.workload, evaluate=evaluate)
-    made = pipeline.create_pipeline(dataclasses.replace(settings, workload=workload))
-    return compiler.compile_pipeline(made, KubeflowConfig(image=IMAGE, storage=str(place.shared))).to_yaml()
-
-
-_NO_BOUNDS: dict[str, Any] = {"at_least": None, "at_most": None, "max_loss": None, "on_slices": False}
 
 
 def rows() -> list[str]:
@@ -133,13 +121,26 @@ def test_log_lines_tell_the_step_and_the_seconds(first):
 def test_second_run_is_cached_but_for_the_probes(place, first):
     second = place.cluster.run(compiled(place))
     ran = {name for name, state in second.states.items() if state != "CACHED"}
-    assert ran == {"example-gen-probe", "baseline-resolver-probe"}
+    assert ran == {"example-gen-probe", "baseline-resolver-probe", "data-gate-stop"}
     assert set(second.states.values()) == {"SUCCEEDED", "CACHED"}
     assert len(place.versions()) == 1
 
 
+def test_run_summary(place, first):
+    summary = place.text(first, "run-summary", "summary")
+    headings = [line for line in summary.splitlines() if line.startswith("#")]
+    assert headings == ["# taxi", *(f"## {step}" for step in ("ExampleGen", "DataGate", "Evaluator", "Pusher", _LAST))]
+    assert f"- train: {place.split('train', first):,} rows" in summary
+    assert "| auc | 0." in summary
+    assert f"- version {place.versions()[0]} is served" in summary
+    assert "- version 1 of the registry" in summary
+
+
+_LAST = "ModelRegistrar"
+
+
 def test_blocked_gate_stops_the_run(place, first):
-    """Fares in another currency: the gate says so, is not tried again, and nothing after it runs."""
+    """Fares in another currency: the gate says so and its page is kept, and nothing after it runs."""
     lines = rows()
     column = lines[0].strip().split(",").index("fare")
     broken = [lines[0]]
@@ -150,11 +151,16 @@ def test_blocked_gate_stops_the_run(place, first):
     place.write_rows(broken)
     result = place.cluster.run(compiled(place))
     place.write_rows(rows())
-    gate = result.tasks["data-gate"]
-    assert (gate.state, gate.attempts) == ("FAILED", 1), result.states
-    assert gate.error.startswith("exit code 3")
-    assert "fare" in gate.error
-    after = {"transform", "trainer", "baseline-resolver", "evaluator", "model-registrar", "pusher"}
+    stop = result.tasks["data-gate-stop"]
+    assert (stop.state, stop.attempts) == ("FAILED", 1), result.states
+    assert stop.error.startswith("exit code 3")
+    assert "fare" in stop.error
+    page = result.tasks["data-gate"].execution.artifacts["html_page"]["uri"]
+    assert page.startswith("minio://")
+    assert f"See {page}." in stop.error
+    assert "blocked" in place.text(result, "data-gate", "html_page")
+    assert str(place.folder / "pods") not in place.text(result, "data-gate", "html_page")
+    after = {"transform", "trainer", "baseline-resolver", "evaluator", "model-registrar", "pusher", "run-summary"}
     assert {result.states[name] for name in after} == {"OMITTED"}
     assert len(place.versions()) == 1
 
@@ -178,7 +184,7 @@ def test_changed_file_is_noticed_and_compared_with_the_first_model(place, first)
 @full_only
 def test_model_that_is_not_blessed_is_not_pushed(place, first):
     versions, registered = place.versions(), place.registered()
-    result = place.cluster.run(compiled(place, at_least=0.99999))
+    result = place.cluster.run(compiled(place, auc_at_least=0.99999))
     assert result.failures == "none", result.failures
     assert result.tasks["evaluator"].execution.artifacts["blessing"]["metadata"]["blessed"] == 0.0
     assert result.tasks["pusher"].execution.artifacts["pushed_model"]["metadata"]["pushed"] == 0.0

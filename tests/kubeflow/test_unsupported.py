@@ -116,6 +116,72 @@ def condition_on_resolver(samples):
     return [gen, latest]
 
 
+def condition_on_import(samples):
+    imported = tfx.dsl.Importer(source_uri="s3://b/x", artifact_type=Examples).with_id("Imported")
+    with conditional.Cond(imported.outputs["result"].future()[0].property("span") == 3):
+        statistics = tfx.components.StatisticsGen(examples=imported.outputs["result"])
+    return [imported, statistics]
+
+
+def condition_on_resolved(samples):
+    gen, latest = samples.gen(), samples.resolver()
+    with conditional.Cond(latest.outputs["model_blessing"].future()[0].custom_property("blessed") == 1):
+        statistics = tfx.components.StatisticsGen(examples=gen.outputs["examples"])
+    return [gen, latest, statistics]
+
+
+def condition_on_text(samples):
+    gen = samples.gen()
+    with conditional.Cond(gen.outputs["examples"].future()[0].property("split_names") == "it's"):
+        statistics = tfx.components.StatisticsGen(examples=gen.outputs["examples"])
+    return [gen, statistics]
+
+
+def condition_on_two(samples):
+    gen = samples.gen()
+    examples = gen.outputs["examples"].future()[0]
+    with conditional.Cond(examples.property("span") < examples.property("version")):
+        statistics = tfx.components.StatisticsGen(examples=gen.outputs["examples"])
+    return [gen, statistics]
+
+
+def condition_on_value(samples):
+    gen = samples.gen()
+    rows = samples.count_rows(examples=gen.outputs["examples"])
+    with conditional.Cond(rows.outputs["rows"].future()[0].value > 10):
+        statistics = tfx.components.StatisticsGen(examples=gen.outputs["examples"])
+    return [gen, rows, statistics]
+
+
+def span_range(samples):
+    values = {"config": {"range_config": tfx.proto.RangeConfig()}, "examples": tfx.dsl.Channel(type=Examples)}
+    strategy = tfx.dsl.experimental.SpanRangeStrategy
+    return [samples.gen(), tfx.dsl.Resolver(strategy_class=strategy, **values).with_id("range")]
+
+
+def sum_of_a_value(samples):
+    gen = samples.gen()
+    rows = samples.count_rows(examples=gen.outputs["examples"])
+    return [gen, rows, samples.announce(rows=rows.outputs["rows"].future()[0].value + 1)]
+
+
+def web_import(samples):
+    return [tfx.dsl.Importer(source_uri="http://host/digits", artifact_type=Examples).with_id("Digits")]
+
+
+def web_import_by_default(samples):
+    uri = tfx.dsl.experimental.RuntimeParameter(name="uri", ptype=str, default="hdfs://host/digits")
+    return [tfx.dsl.Importer(source_uri=uri, artifact_type=Examples).with_id("Digits")]
+
+
+def reserved_name(samples):
+    return [samples.gen().with_id("Executor")]
+
+
+def drivers_name(samples):
+    return [samples.gen().with_id("test_driver")]
+
+
 def template_braces(samples):
     gen = samples.gen()
     return [gen, trainer_of(gen, custom_config={"template": "{{workflow.name}}"})]
@@ -178,6 +244,17 @@ def local_import(samples):
         (trigger, "trigger strategy is not ALL_UPSTREAM_NODES_SUCCEEDED"),
         (optional_success, "success_optional: on Kubeflow a failed step always fails the run"),
         (container_value, "value of the input artifact 'text' on a command line cannot be resolved"),
+        (condition_on_import, "its Cond looks at 'Imported', and Importers tell Kubeflow no properties"),
+        (condition_on_resolved, "its Cond looks at 'latest_blessed_model_resolver', and Resolvers tell"),
+        (condition_on_text, "its Cond compares with text that holds a quote"),
+        (condition_on_two, "its Cond compares two properties with each other"),
+        (condition_on_value, "its Cond cannot be written as a Kubeflow condition"),
+        (span_range, "step 'range': SpanRangeStrategy needs ML Metadata"),
+        (sum_of_a_value, "exec property 'rows' is a placeholder expression"),
+        (web_import, "imports only gs://, s3:// and minio:// artifacts, found 'http://host/digits'"),
+        (web_import_by_default, "found 'hdfs://host/digits'"),
+        (reserved_name, "step 'Executor' becomes 'executor', a name that Kubeflow or the compiler needs"),
+        (drivers_name, "step 'test_driver' becomes 'test-driver', a name that Kubeflow"),
         (local_import, "step 'Digits': Kubeflow imports only gs://, s3:// and minio:// artifacts"),
     ],
 )
@@ -194,3 +271,14 @@ def test_pipeline_inside_a_pipeline(sample_pipelines):
 
 def test_pipeline_name(sample_pipelines):
     assert "pipeline name 'My_Pipeline'" in refused(sample_pipelines.pipeline([sample_pipelines.gen()], "My_Pipeline"))
+
+
+def test_pipeline_without_steps(sample_pipelines):
+    for nodes in ([], [sample_pipelines.resolver()]):
+        assert "has no step that does anything" in refused(sample_pipelines.pipeline(nodes))
+
+
+def test_parameter_of_the_compilers_own_name(sample_pipelines):
+    greeting = tfx.dsl.experimental.RuntimeParameter(name="data", ptype=str, default="hello")
+    nodes = [sample_pipelines.gen(), sample_pipelines.announce(rows=3, greeting=greeting)]
+    assert "give it another name (`data` and `model_registry`" in refused(sample_pipelines.pipeline(nodes))
