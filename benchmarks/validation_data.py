@@ -143,7 +143,7 @@ def flights() -> Case:
     rows = _shuffled(_flight_columns(), seed=1)
     baseline = take(rows, 9000, 15000)
     return Case(
-        schema=infer([to_batch(baseline, {})], label="arr_delay"),
+        schema=infer([to_batch(baseline, {})], ["arr_delay"]),
         splits={"train": take(rows, 0, 6000), "eval": take(rows, 6000, 9000)},
         baseline=baseline,
         policy={"label": {"feature": "arr_delay", "max_missing": 0.06}, "may_be_constant": ["year"]},

@@ -18,6 +18,7 @@ from components.data_gate import example_files
 from components.data_gate.context import Statistics
 from components.data_gate.errors import GateConfigError
 from components.data_gate.statistics import statistics_of
+from components.example_gen import storage
 from components.example_gen.config import IngestConfig, SplitConfig
 from components.example_gen.ingest import Result, ingest
 
@@ -52,7 +53,7 @@ def read_folder(path: str, schema: schema_pb2.Schema | None, scratch: str, confi
     """
     if not tf.io.gfile.isdir(path):
         raise GateConfigError(f"{path}: no such folder; name a folder of CSV files, of TFRecords, or of Split- folders")
-    splits = _split_folders(path)
+    splits = _split_folders(path, classes=config.format == "images")
     statistics = {split: _saved_statistics(folder) for split, folder in splits.items()}
     if splits and all(value is not None for value in statistics.values()):
         return DataFolder(path=path, statistics={k: v for k, v in statistics.items() if v is not None}, examples={})
@@ -73,14 +74,19 @@ def batches(files: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
             yield example_files.decode(records)
 
 
-def _split_folders(path: str) -> dict[str, str]:
-    """Split name to folder: the Split- folders, or else any folders where no files lie beside them."""
+def _split_folders(path: str, classes: bool) -> dict[str, str]:
+    """Split name to folder: the Split- folders, or else any folders where no files lie beside them.
+
+    Folders that are `classes`, as those of pictures are, are no splits.
+    """
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(path) if not name.startswith((".", "_")))
     folders = [name for name in names if tf.io.gfile.isdir(os.path.join(path, name))]
     marked = [name for name in folders if name.startswith(_PREFIX)]
     if marked:
         return {name.removeprefix(_PREFIX): os.path.join(path, name) for name in marked}
-    return {name: os.path.join(path, name) for name in folders} if len(folders) == len(names) else {}
+    if classes or len(folders) != len(names):
+        return {}
+    return {name: os.path.join(path, name) for name in folders}
 
 
 def _saved_statistics(folder: str) -> Statistics | None:
@@ -116,10 +122,13 @@ def _ingest_typed(path: str, output: str, config: IngestConfig, schema: schema_p
     The schema's types are not declared from the start: a word among numbers would then be a bad row, and not the
     changed type that the gate should report.
     """
-    result = ingest({"": path}, output, config)
+    patterns = {"": path}
+    if config.split.by == "files":
+        patterns = {split: os.path.join(storage.escape(path), glob) for split, glob in config.split.files.items()}
+    result = ingest(patterns, output, config)
     wider = _wider_types(result, schema)
     if wider:
-        ingest({"": path}, output, dataclasses.replace(config, types={**config.types, **wider}))
+        ingest(patterns, output, dataclasses.replace(config, types={**config.types, **wider}))
 
 
 def _wider_types(result: Result, schema: schema_pb2.Schema | None) -> dict[str, str]:

@@ -1,15 +1,16 @@
 """A first schema from data: what TFDV infers, plus what a person would add. Made to be read and corrected.
 
-Added are: integers that look like categories, lower bounds of 0, no NaN or infinity where there was none, how many
-rows may lack a value, environments for the label, and drift comparators. A comparator's threshold is three times what
-halves of the same data show beyond chance, so that it is as tight as the data allows.
+Added are: columns of pictures, integers that look like categories, lower bounds of 0, no NaN or infinity where there
+was none, how many rows may lack a value, environments for the label, and drift comparators. A comparator's threshold is
+three times what halves of the same data show beyond chance, so that it is as tight as the data allows.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -25,24 +26,40 @@ _LEAST_THRESHOLD = {"infinity_norm": 0.03, "jensen_shannon_divergence": 0.01}
 # Beyond this many distinct values nearly every one is new each time, and their shares say nothing.
 _MOST_COMPARED = 1000
 _SLACK = 3.0
+_PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+_LOOKED_AT = 100
 
 
-def infer(batches: Sequence[pa.RecordBatch], label: str = "") -> schema_pb2.Schema:
+def infer(batches: Sequence[pa.RecordBatch], not_served: Collection[str] = ()) -> schema_pb2.Schema:
     """The schema of list columns.
 
     Args:
       batches: all or a good sample of the data.
-      label: a column that is not there when the model serves.
+      not_served: columns that are not there when the model serves, such as the label.
     """
     schema = tfdv.infer_schema(statistics_of(batches), infer_feature_shape=False, max_string_domain_size=50)
     for feature in schema.feature:
         _mark_category(feature, batches)
+        _mark_pictures(feature, batches)
     summary = summarize(statistics_of(batches, schema))
     for feature in schema.feature:
         _add_bounds(feature, summary.columns[feature.name], batches)
-    _add_environments(schema, label)
+    _add_environments(schema, not_served)
     _add_comparators(schema, batches)
     return schema
+
+
+def _mark_pictures(feature: schema_pb2.Feature, batches: Iterable[pa.RecordBatch]) -> None:
+    """Encoded pictures, one in every row: no text, whose values would be counted."""
+    if feature.type != schema_pb2.BYTES:
+        return
+    values = [batch.column(batch.schema.get_field_index(feature.name)) for batch in batches if batch.num_rows]
+    if all((pc.list_value_length(column).to_numpy(zero_copy_only=False) == 1).all() for column in values) and all(
+        value.as_py().startswith(_PICTURES) for column in values for value in column.flatten()[:_LOOKED_AT]
+    ):
+        feature.ClearField("domain")
+        feature.image_domain.SetInParent()
+        feature.shape.dim.add(size=1)
 
 
 def _mark_category(feature: schema_pb2.Feature, batches: Iterable[pa.RecordBatch]) -> None:
@@ -69,7 +86,7 @@ def _values(name: str, batches: Iterable[pa.RecordBatch]) -> Iterable[np.ndarray
 
 
 def _add_bounds(feature: schema_pb2.Feature, column: ColumnSummary, batches: Iterable[pa.RecordBatch]) -> None:
-    if column.max_values == 1 and not feature.HasField("value_count"):
+    if column.max_values == 1 and not feature.WhichOneof("shape_type"):
         feature.value_count.min, feature.value_count.max = 0, 1  # a missing value may be an empty list
     feature.presence.Clear()
     # Twice the missing rows that were seen, and a little for columns that hardly miss any.
@@ -86,10 +103,10 @@ def _add_bounds(feature: schema_pb2.Feature, column: ColumnSummary, batches: Ite
         feature.int_domain.min = 0
 
 
-def _add_environments(schema: schema_pb2.Schema, label: str) -> None:
+def _add_environments(schema: schema_pb2.Schema, not_served: Collection[str]) -> None:
     schema.default_environment.extend(["TRAINING", "SERVING"])
     for feature in schema.feature:
-        if feature.name == label:
+        if feature.name in not_served:
             feature.not_in_environment.append("SERVING")
 
 

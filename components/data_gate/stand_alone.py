@@ -99,10 +99,11 @@ def _policy(mapping: Mapping[str, Any] | None, schema_file: str, allow: Sequence
 
 def infer_schema(data: str, label: str, ingest: Mapping[str, Any], scratch: str) -> schema_pb2.Schema:
     """A first schema of the folder `data`, from at most its first `_MOST_BATCHES` batches."""
-    folder = read_folder(data, None, scratch, IngestConfig.from_dict(ingest, "ingest"))
+    config = IngestConfig.from_dict(ingest, "ingest")
+    folder = read_folder(data, None, scratch, config)
     if not folder.examples:
         raise GateConfigError(f"{data}: holds statistics only; a schema is inferred from rows")
-    return _infer(folder, label)
+    return _infer(folder, [label, *(name for name in config.described if name != config.images.image_column)])
 
 
 def change_schema(
@@ -120,12 +121,12 @@ def change_schema(
     for name in only:
         if name not in known:
             raise GateConfigError(f"--feature {name}: no such column; there are {', '.join(sorted(known))}")
-    inferred = _infer(folder, "") if folder.examples else schema_pb2.Schema()
+    inferred = _infer(folder, ()) if folder.examples else schema_pb2.Schema()
     changed, changes = widen(context, inferred, only)
     with open(schema_file, encoding="utf-8") as file:
         return rewrite(file.read(), changed), changes
 
 
-def _infer(folder: DataFolder, label: str) -> schema_pb2.Schema:
+def _infer(folder: DataFolder, not_served: Sequence[str]) -> schema_pb2.Schema:
     files = tuple(file for split in folder.examples.values() for file in split)
-    return infer(list(itertools.islice(batches(files), _MOST_BATCHES)), label)
+    return infer(list(itertools.islice(batches(files), _MOST_BATCHES)), not_served)

@@ -185,7 +185,7 @@ def _count(kind: str, values: pa.Array, evidence: Evidence, locate: Locate) -> N
 
 
 def _as_kind(values: pa.Array, own: str, wanted: str, name: str, where: str) -> tuple[pa.Array, np.ndarray | None]:
-    if own == wanted or own == "none":
+    if own == wanted or own == "none" or wanted == "none":  # "none" is wanted where no value is seen
         return values, None
     if wanted == "bytes":
         return values.cast(pa.large_string()), None

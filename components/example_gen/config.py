@@ -20,6 +20,8 @@ IMAGE_CHECKS = ("decode", "header")
 
 # The feature that is equal for equal pictures, whatever their files are called.
 IMAGE_CONTENT = "content"
+# What is told of every picture, beside its bytes.
+PICTURE_FACTS = ("file", "width", "height", "channels", "brightness", IMAGE_CONTENT)
 
 # Words that mean "no value" between numbers. In a text column they stay text, unless `na` is set.
 DEFAULT_NA = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
@@ -197,6 +199,11 @@ class IngestConfig:
     def of_images(self) -> bool:
         """Whether rows are pictures."""
         return self.format in ("images", "arrays") or bool(self.images.path_column)
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The columns that are made of a picture, its own first; none where rows are no pictures."""
+        return (self.images.image_column, *PICTURE_FACTS) if self.of_images else ()
 
     def _check_text(self) -> None:
         if self.delimiter not in ("", "auto") and (

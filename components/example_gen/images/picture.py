@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from components.example_gen.config import ImageConfig
+from components.example_gen.config import PICTURE_FACTS, ImageConfig
 from components.example_gen.errors import IngestConfigError
 
 _SUFFIX_FORMATS = {".jpg": "JPEG", ".jpeg": "JPEG", ".jpe": "JPEG", ".jfif": "JPEG", ".png": "PNG"}
@@ -55,7 +55,7 @@ class Picture:
 
 def columns(config: ImageConfig) -> tuple[str, ...]:
     """The columns that a picture makes, without that of its class."""
-    return (config.image_column, "file", "width", "height", "channels", "brightness", "content")
+    return (config.image_column, *PICTURE_FACTS)
 
 
 def is_picture_name(name: str) -> bool:
