@@ -266,6 +266,8 @@ class KubeflowClient:
             return f"{self._host}: this Kubeflow has one user: leave out --namespace ({reason})"
         if "namespace" in reason.lower() and not namespace:
             return f"{self._host}: this Kubeflow has several users: give --namespace, your profile's ({reason})"
+        if "task final status" in reason.lower():
+            return f"{self._host}: `outcome` of the config needs Kubeflow Pipelines 2.14 or newer ({reason})"
         return f"{self._host} answered {response.status_code}: {reason}"
 
     def _explained(self) -> "_Explained":

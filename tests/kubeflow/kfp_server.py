@@ -33,6 +33,8 @@ class Behaviour:
     """Profiles; with any, the server has several users."""
     statuses: list[int] = dataclasses.field(default_factory=list)
     """Status codes of the next answers, before it behaves again."""
+    refuses_runs: str = ""
+    """What it says of every pipeline, as servers do that cannot compile it."""
     drops: int = 0
     """How many of the next requests find their connection closed."""
     delay_seconds: float = 0.0
@@ -144,6 +146,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self._list_experiments(query)
             case "POST", ["v2beta1", "experiments"]:
                 self._create("experiment_id", server.experiments, kfp_server_api.V2beta1Experiment, body)
+            case "POST", ["v2beta1", "runs"] if server.behaviour.refuses_runs:
+                self._error(500, server.behaviour.refuses_runs)
             case "POST", ["v2beta1", "runs"]:
                 self._create_run(server.runs, "run_id", kfp_server_api.V2beta1Run, body)
             case "POST", ["v2beta1", "recurringruns"]:

@@ -263,6 +263,16 @@ def test_numbers_that_json_does_not_have(server, pipeline_file, capsys, text):
     assert f"expected a NUMBER_INTEGER in JSON, found {text!r}" in capsys.readouterr().err
 
 
+def test_backend_that_is_too_old_for_the_outcome_step(server, pipeline_file, capsys):
+    """What the API server of 2.5.0 itself says of a pipeline with one."""
+    server.behaviour.refuses_runs = (
+        'InternalServerError: Failed to compile job: compiling DAG "root": failed to add implicit deps: '
+        "task final status not supported yet"
+    )
+    assert submit(server, pipeline_file) == 1
+    assert "`outcome` of the config needs Kubeflow Pipelines 2.14 or newer" in capsys.readouterr().err
+
+
 def test_slow_server(server):
     server.behaviour.delay_seconds = 0.5
     with connect(server, timeout_seconds=0.1) as session, pytest.raises(KubeflowError, match="did not answer within"):

@@ -72,6 +72,10 @@ class Gang:
         flags = [flag for key, value in environment.items() for flag in ("--env", f"{key}={value}")]
         flags += ["--hostname", name, "--network", self.network, "--network-alias", f"{name}.{self.job}"]
         flags += ["--volume", f"{self.folder}:/shared", "--volume", f"{RUN_FNS}:/run_fns:ro"]
+        message = self.message(name)  # the kubelet puts such a file into each pod
+        message.touch()
+        message.chmod(0o666)
+        flags += ["--volume", f"{message}:/dev/termination-log"]
         user = self.spec["template"]["spec"]["securityContext"]["runAsUser"]
         flags += ["--user", str(user), "--read-only", "--tmpfs", "/tmp"]
         drop = self._container["securityContext"]["capabilities"]["drop"]
@@ -82,6 +86,10 @@ class Gang:
         [container] = self.spec["template"]["spec"]["containers"]
         assert container["image"] == IMAGE
         return container
+
+    def message(self, name: str) -> pathlib.Path:
+        """The termination message of a pod: what its status says of why it ended."""
+        return self.folder / f"{name}.termination"
 
     def may_start_again(self, code: int) -> bool:
         """What the job's pod failure policy says of an exit code."""
@@ -154,6 +162,7 @@ def test_killed_worker_ends_the_gang_and_the_next_one_goes_on_from_its_checkpoin
     codes = gang.exit_codes()
     assert codes == [exit_codes.PEER_LOST, 137], logs(gang.names[0])[-3000:]
     assert all(gang.may_start_again(code) for code in codes)
+    assert "lost worker 1" in gang.message(gang.names[0]).read_text()
     saved = gang.checkpoints()
     assert saved[-1] < STEPS
     gang.remove()
