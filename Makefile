@@ -78,7 +78,7 @@ image: ## build the image of the steps; IMAGE=registry.example/team/sluice LOCK=
 
 .PHONY: e2e-kfp-sim
 e2e-kfp-sim: setup ## the compiled taxi pipeline on a simulated Kubeflow, all rows, two workers; about ten minutes
-	SLUICE_KFP_SIM=full $(BIN)/pytest tests/kubeflow/test_taxi_on_simulated_kfp.py tests/kubeflow/test_stock_on_simulated_kfp.py -v $(ARGS)
+	SLUICE_KFP_SIM=full $(BIN)/pytest tests/kubeflow/test_taxi_on_simulated_kfp.py tests/kubeflow/test_stock_on_simulated_kfp.py tests/kubeflow/test_workloads_on_simulated_kfp.py -v $(ARGS)
 
 .PHONY: check-kfp
 check-kfp: setup ## compiled pipelines against Kubeflow's own API server code; needs Go; KFP_SOURCE=a checkout of kubeflow/pipelines
