@@ -64,6 +64,10 @@ e2e-serving: setup ## the API tests against TensorFlow Serving itself; IMAGE=ten
 bench-train: setup ## the training engine beside bare loops and tf_keras fit, communication, a million examples
 	$(BIN)/python benchmarks/train.py $(ARGS)
 
+.PHONY: bench-images
+bench-images: setup ## ResNet-50 on 224 x 224 pictures, two workers and one: examples/s; about ten minutes
+	$(BIN)/python benchmarks/images.py $(ARGS)
+
 .PHONY: bench-push
 bench-push: setup ## a 1 GB push against cp, sync and sha256sum, and against stock TFX's copies
 	$(BIN)/python benchmarks/push.py $(ARGS)
