@@ -13,7 +13,7 @@ from typing import Any
 
 from kubeflow import launcher_paths, plan, portable, step_process, step_summary
 from kubeflow.errors import RejectedError
-from kubeflow.executor_input import ExecutorInput
+from kubeflow.executor_input import ExecutorInput, without_templates
 
 LOG = logging.getLogger("sluice")
 
@@ -128,9 +128,10 @@ def _report(step: plan.StepPlan, request: ExecutorInput, outputs: dict[str, list
     for name in step.values:
         parameters[name] = outputs[name][0].read()
     if step.judges:
-        parameters[plan.REJECTION_PARAMETER] = pages.with_address(rejection, request.outputs[plan.PAGE_PORT].uri)
+        address = request.outputs[plan.PAGE_PORT].uri
+        parameters[plan.REJECTION_PARAMETER] = without_templates(pages.with_address(rejection, address))
     if step.says:
-        parameters[plan.SUMMARY_PARAMETER] = step_summary.lines(made_by_port)
+        parameters[plan.SUMMARY_PARAMETER] = without_templates(step_summary.lines(made_by_port))
     request.write_output(found, {name: launcher_paths.with_uris(value, uris) for name, value in parameters.items()})
 
 

@@ -5,6 +5,7 @@ Read as plain JSON and not as a protocol buffer, so that a field that a newer Ku
 
 import dataclasses
 import json
+import math
 import os
 from typing import Any
 
@@ -59,15 +60,15 @@ class ExecutorInput:
     def write_output(self, metadata: dict[str, dict[str, Any]], parameters: dict[str, Any] | None = None) -> None:
         """Writes ExecutorOutput: metadata of the output artifacts by port, and values of the output parameters.
 
-        Nulls are left out, because Kubeflow's metadata cannot hold them. Every declared artifact has a file.
+        Kubeflow's metadata cannot hold nulls, which are left out, nor numbers that are not finite, which become text.
+        Every declared artifact has a file.
         """
         uris = self.uris()
         artifacts = {}
         for port, output in self.outputs.items():
             if port == _LAUNCHER_LOG:
                 continue
-            clean = {key: value for key, value in metadata.get(port, {}).items() if value is not None}
-            mapped = launcher_paths.with_uris(_without_nulls(clean), uris)
+            mapped = launcher_paths.with_uris(_as_kubeflow_takes_it(metadata.get(port, {})), uris)
             artifacts[port] = {"artifacts": [{"name": output.name, "uri": output.uri, "metadata": mapped}]}
             _ensure_file(output.path)
         os.makedirs(os.path.dirname(self.output_file), exist_ok=True)
@@ -87,11 +88,20 @@ def _artifacts(value: dict[str, Any]) -> list[RuntimeArtifact]:
     ]
 
 
-def _without_nulls(value: Any) -> Any:
+def without_templates(text: str) -> str:
+    """`text` with nothing in it that Argo would take for a template: it may quote what stands in the data."""
+    while "{{" in text:
+        text = text.replace("{{", "{ {")
+    return text
+
+
+def _as_kubeflow_takes_it(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _as_kubeflow_takes_it(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
+        return [_as_kubeflow_takes_it(item) for item in value if item is not None]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value
 
 

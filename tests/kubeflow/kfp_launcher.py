@@ -25,6 +25,10 @@ class LauncherError(Exception):
     """The pod would have failed."""
 
 
+def _not_json(constant: str) -> None:
+    raise LauncherError(f"{constant} is no JSON: Kubeflow cannot read it")
+
+
 class ObjectStore:
     """minio://, s3:// and gs:// buckets as folders."""
 
@@ -146,7 +150,7 @@ class Pod:
             raise LauncherError("the step wrote no executor output")
         text = file.read_text(encoding="utf-8")
         json_format.Parse(text, pipeline_spec_pb2.ExecutorOutput())  # an unknown field is an error
-        said = json.loads(text)
+        said = json.loads(text, parse_constant=_not_json)
         found: dict[str, Any] = {"artifacts": {}, "parameters": said.get("parameterValues", {})}
         for name, value in outputs["parameters"].items():
             if name not in found["parameters"]:

@@ -102,12 +102,20 @@ def test_output_has_no_nulls_no_local_paths_and_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("SLUICE_LAUNCHER_ROOT", str(tmp_path))
     request = executor_input.ExecutorInput.from_json(request_json(tmp_path))
     metadata = {"gone": None, "model": f"{tmp_path}/s3/b/in/x", "deep": {"gone": None, "kept": 1}}
+    metadata |= {"loss": float("nan"), "list": [float("-inf"), 1.5]}
     request.write_output({"out": metadata}, {"p": "v"})
     said = json.loads((tmp_path / "s3/b/output_metadata.json").read_text())
     [artifact] = said["artifacts"]["out"]["artifacts"]
-    assert artifact == {"name": "out", "uri": "s3://b/out", "metadata": {"model": "s3://b/in/x", "deep": {"kept": 1}}}
+    kept = {"model": "s3://b/in/x", "deep": {"kept": 1}, "loss": "nan", "list": ["-inf", 1.5]}
+    assert artifact == {"name": "out", "uri": "s3://b/out", "metadata": kept}
     assert said["parameterValues"] == {"p": "v"}
     assert launcher_paths.has_files(str(tmp_path / "s3/b/out"))
+
+
+def test_what_argo_would_take_for_a_template():
+    """A rejection quotes values of the data, and anybody may write those."""
+    assert executor_input.without_templates("country: {{{workflow.name}}") == "country: { { {workflow.name}}"
+    assert executor_input.without_templates('{"a": {"b": 1}}') == '{"a": {"b": 1}}'
 
 
 def test_plan_is_read_back():
