@@ -15,17 +15,22 @@ def describe(step: str, outputs: dict[str, str]) -> str:
     """Rows or bytes that a step wrote."""
     if not outputs:
         return ""
-    rows = split_rows(outputs) if step == "ExampleGen" else {}
-    size = sum(_num_bytes(uri) for uri in outputs.values())
-    return (f"{sum(rows.values()):,} rows, " if rows else "") + _readable_bytes(size)
+    size = _readable_bytes(sum(_num_bytes(uri) for uri in outputs.values()))
+    ingested = _ingestion(outputs) if step == "ExampleGen" else {}
+    rows, bad = sum(ingested.get("splits", {}).values()), ingested.get("bad_rows", 0)
+    if not rows:
+        return size
+    return f"{rows:,} rows, " + (f"{bad:,} bad rows left out, " if bad else "") + size
 
 
 def split_rows(outputs: dict[str, str]) -> dict[str, int]:
     """Rows of each split, from the ingestion report among the step's outputs."""
+    return dict(_ingestion(outputs).get("splits", {}))
+
+
+def _ingestion(outputs: dict[str, str]) -> dict[str, Any]:
     path = pathlib.Path(outputs.get("report", ""), "report.json")
-    if not path.is_file():
-        return {}
-    return dict(json.loads(path.read_text(encoding="utf-8")).get("splits", {}))
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def read_verdict(evaluation_uri: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-HELP = "Turn CSV, TSV, JSON Lines, Parquet, Arrow, Avro or TFRecord files into splits of tf.Examples."
+HELP = "Turn tables (CSV, JSON Lines, Parquet, ...), TFRecords or pictures into splits of tf.Examples."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         default=None,
-        help="csv, tsv, jsonl, parquet, arrow, avro or tfrecord; found out otherwise",
+        help="csv, tsv, jsonl, parquet, arrow, avro, tfrecord, arrays (else found out); images: a folder per class",
     )
     add("--delimiter", default=None, help="one character, or auto")
     add("--encoding", default=None, help="such as latin-1 or utf-16; utf-8 otherwise")
