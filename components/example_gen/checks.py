@@ -21,6 +21,7 @@ def check(result: Result, config: IngestConfig) -> None:
         _refuse_float_losses(result)
     names = ", ".join(source.name for source in result.sources[:5])
     if not sum(result.rows.values()):
+        _refuse_nothing_but_bad_rows(result)
         raise IngestDataError(f"0 rows in {names}: only a header, or no records at all")
     for name in config.split.names:
         if not result.rows.get(name):
@@ -39,6 +40,13 @@ def _refuse_float_losses(result: Result) -> None:
         seen = result.evidence[finding.column]
         if result.kinds[finding.column] == "float" and seen.losses + seen.overflows and "float32" in finding.text:
             raise IngestDataError(f"column {finding.column!r}: {finding.text}")
+
+
+def _refuse_nothing_but_bad_rows(result: Result) -> None:
+    for outcome in result.outcomes:
+        if outcome.bad_rows:
+            row = outcome.bad_rows[0]
+            raise IngestDataError(f"not one good row; the first: {outcome.chunk.source.place(row.line)}: {row.reason}")
 
 
 def _refuse_bad_rows(result: Result) -> None:

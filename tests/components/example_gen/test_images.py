@@ -146,6 +146,14 @@ def test_damage_can_be_left_out_and_is_reported(tmp_path, ingested):
         assert quarantined[name].startswith(reason)
 
 
+def test_a_class_folder_alone_is_no_input(tmp_path, ingested):
+    folder = write(tmp_path / "pets", sound())
+    with pytest.raises(
+        IngestDataError, match=r"not one good row; the first: .*png: lies in no class folder below .*cat"
+    ):
+        ingested(f"{folder}/cat", format="images", bad_rows="skip")
+
+
 def test_the_header_check_finds_what_is_cut_off(tmp_path, ingested):
     files = {name: DAMAGED[name][0] for name in ("cat/empty.png", "cat/text.jpg", "cat/cut.png", "cat/cut.jpg")}
     folder = write(tmp_path / "pets", {**sound(), **files})
