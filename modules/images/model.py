@@ -10,6 +10,7 @@ from modules import training
 from modules.images import pictures, resnet
 from modules.images.config import ImageModelConfig
 from modules.images.features import CLASS_KEY, ENCODED_KEY, IMAGE_KEY, LABEL_KEY, NUM_OOV_BUCKETS
+from modules.training.records import find_files
 
 _NUM_SAMPLES = 16
 
@@ -57,6 +58,6 @@ def named_outputs(outputs: dict[str, tf.Tensor], classes: Sequence[bytes]) -> di
 def sample_pictures(patterns: Sequence[str], transform_output: tft.TFTransformOutput) -> list[bytes]:
     """A few encoded pictures of the training split, for the predictions that are kept with the model."""
     spec = {ENCODED_KEY: transform_output.transformed_feature_spec()[ENCODED_KEY]}
-    files = sorted(path for pattern in patterns for path in tf.io.gfile.glob(pattern))
-    records = tf.data.TFRecordDataset(files[:1], compression_type="GZIP").take(_NUM_SAMPLES)
+    files = find_files(patterns, "training")
+    records = tf.data.TFRecordDataset(files.paths[0], files.compression).take(_NUM_SAMPLES)
     return [tf.io.parse_single_example(record, spec)[ENCODED_KEY].numpy() for record in records]

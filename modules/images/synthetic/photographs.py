@@ -18,7 +18,7 @@ def write(folder: str) -> None:
         place = pathlib.Path(folder, name)
         place.mkdir()
         for number in range(_PER_CLASS):
-            width, height = generator.integers(440, 560), generator.integers(330, 420)
+            width, height = int(generator.integers(440, 560)), int(generator.integers(330, 420))
             coarse = generator.integers(0, 160, (9, 12, 3)).astype(np.uint8)
             if index < coarse.shape[2]:
                 coarse[:, :, index] += 90
