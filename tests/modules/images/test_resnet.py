@@ -22,11 +22,11 @@ def test_as_many_parameters_as_published(depth, parameters):
 
 
 def test_the_stride_is_in_the_three_by_three():
-    network = resnet.build(ImageModelConfig(depth=50, image_size=64), 10)
+    network = resnet.build(ImageModelConfig(depth=50), 10)
     assert network.get_layer("stage2_block1_a_conv").strides == (1, 1)
     assert network.get_layer("stage2_block1_b_conv").strides == (2, 2)
     shapes = [network.get_layer(f"stage{stage}_block1_out").output.shape[1] for stage in (1, 2, 3, 4)]
-    assert shapes == [16, 8, 4, 2]
+    assert shapes == [56, 28, 14, 7]
 
 
 def test_the_small_stem_keeps_all_pixels():
