@@ -1,5 +1,7 @@
 """The residual networks: sizes as published, identity at the start, float32 at the end."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,14 +17,19 @@ def trainable(network) -> int:
     return sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)
 
 
+@functools.cache
+def of_imagenet(depth: int) -> tf_keras.Model:
+    return resnet.build(ImageModelConfig(depth=depth), 1000)
+
+
 @pytest.mark.parametrize(("depth", "parameters"), [(18, 11_689_512), (34, 21_797_672), (50, 25_557_032)])
 def test_as_many_parameters_as_published(depth, parameters):
     """The numbers that the ImageNet models of 1000 classes have everywhere."""
-    assert trainable(resnet.build(ImageModelConfig(depth=depth), 1000)) == parameters
+    assert trainable(of_imagenet(depth)) == parameters
 
 
 def test_the_stride_is_in_the_three_by_three():
-    network = resnet.build(ImageModelConfig(depth=50), 10)
+    network = of_imagenet(50)
     assert network.get_layer("stage2_block1_a_conv").strides == (1, 1)
     assert network.get_layer("stage2_block1_b_conv").strides == (2, 2)
     shapes = [network.get_layer(f"stage{stage}_block1_out").output.shape[1] for stage in (1, 2, 3, 4)]
