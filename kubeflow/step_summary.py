@@ -35,13 +35,13 @@ def _verdict(made: Any) -> list[str]:
     verdict = _json_of(made, "verdict.json")
     findings = verdict.get("findings", [])
     said = [f"- **{verdict.get('verdict', 'no verdict')}**, {len(findings)} findings"]
-    shown = [_sentence(finding) for finding in findings[:_MAX_FINDINGS]]
-    return said + [f"- {text}" for text in shown if text]
+    said += [f"- {_sentence(finding)}" for finding in findings[:_MAX_FINDINGS]]
+    return said + ([f"- and {len(findings) - _MAX_FINDINGS} more"] if len(findings) > _MAX_FINDINGS else [])
 
 
 def _sentence(finding: dict[str, Any]) -> str:
-    where = ", ".join(str(finding[key]) for key in ("feature", "split") if finding.get(key))
-    return f"{finding.get('severity', '')} {finding.get('rule', '')} {where}".strip()
+    where = f"{finding['feature'] or 'all features'}, {finding['split'] or 'all splits'}"
+    return f"{finding['severity']}: {where}: {finding['rule']} is {finding['observed']}, allowed {finding['allowed']}"
 
 
 def _evaluation(made: Any) -> list[str]:
