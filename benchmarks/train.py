@@ -1,6 +1,6 @@
 """The training engine against hand-written loops, and what several workers cost.
 
-    python benchmarks/train.py [--rounds 5] [--steps 60] [--quick] [--output build/bench/train.json]
+    python benchmarks/train.py [--rounds 5] [--steps 60] [--quick] [--part NAME ...] [--output build/bench/train.json]
 
 Expected on two quiet cores: engine / bare loop at least 0.97 (examples/s) for both models; communication share at most
 0.12 for the convolutional net, at most 0.20 for the MLP with compression or accumulation; input-wait share at most
@@ -32,6 +32,7 @@ from modules.training.cluster import ClusterSpec
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ALONE = ClusterSpec(tasks={})
 NOT_MEASURED = "not measured"
+PARTS = ("loops", "mixed_bfloat16", "communication", "million_examples", "gpu")
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60, help="steps per round")
     parser.add_argument("--quick", action="store_true", help="a trial run: 2 rounds of 10 steps, 100,000 examples")
+    parser.add_argument("--part", nargs="*", choices=PARTS, default=PARTS, help="measure these; keep the other numbers")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench" / "train.json")
     args = parser.parse_args()
     rounds, steps = (2, 10) if args.quick else (args.rounds, args.steps)
@@ -47,13 +49,15 @@ def main() -> None:
         folder = pathlib.Path(scratch)
         for name, count in {"mlp": 20_000, "conv": 8_000, "wide": 4_000, "small": 100_000}.items():
             write_records(WORKLOADS[name], folder, count)
-        result = {
-            "loops": {name: compare_loops(name, folder, rounds, steps) for name in ("mlp", "conv")},
-            "mixed_bfloat16": compare_precision(folder, rounds, steps),
-            "communication": communication(folder, rounds, steps),
-            "million_examples": million(folder, 100_000 if args.quick else 1_000_000),
-            "gpu": gpu(folder, rounds, steps),
+        parts: dict[str, Callable[[], Any]] = {
+            "loops": lambda: {name: compare_loops(name, folder, rounds, steps) for name in ("mlp", "conv")},
+            "mixed_bfloat16": lambda: compare_precision(folder, rounds, steps),
+            "communication": lambda: communication(folder, rounds, steps),
+            "million_examples": lambda: million(folder, 100_000 if args.quick else 1_000_000),
+            "gpu": lambda: gpu(folder, rounds, steps),
         }
+        result = json.loads(args.output.read_text()) if args.output.exists() else {}
+        result |= {name: parts[name]() for name in args.part}
     args.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))
     print(f"written to {args.output}", file=sys.stderr)

@@ -43,6 +43,8 @@ def make_spec(
     _require(
         run_fn.rpartition(".")[0], f'run_fn is "{run_fn}"; expected a dotted path, such as my_package.model.run_fn'
     )
+    for name, number in (("steps", train_steps), ("eval_steps", eval_steps)):
+        _require(number is None or number > 0, f"{name} is {number}; expected a number above 0")
     examples, output = examples.resolve(), output.resolve()
     _require((examples / "Split-train").is_dir(), f"examples: {examples} has no folder Split-train with TFRecord files")
     for path, name in ((schema, "schema"), (transform_graph, "transform graph"), (base_model, "base model")):
@@ -56,7 +58,7 @@ def make_spec(
         run_fn=run_fn,
         fn_args={
             "train_files": [str(examples / "Split-train" / "*")],
-            "eval_files": [str(examples / "Split-eval" / "*")],
+            "eval_files": [str(examples / "Split-eval" / "*")] if (examples / "Split-eval").is_dir() else [],
             "train_steps": train_steps,
             "eval_steps": eval_steps,
             "schema_path": _text(schema),

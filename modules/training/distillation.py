@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from modules.training.errors import TrainingConfigError
+from modules.training.graph_code import as_it_is
 from modules.training.input import LABEL, ParseFn
 from modules.training.step import LossFn, align_labels, only_output
 
@@ -48,6 +49,7 @@ class Teacher:
     def parse(self, parse: ParseFn) -> ParseFn:
         """A parse function whose labels carry the teacher's answers along."""
 
+        @as_it_is
         def with_teacher(serialized: tf.Tensor) -> tuple:
             features, labels, *rest = parse(serialized)
             answers = self._answer(serialized)[self._output]

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from modules.training.graph_code import rewritten
 from modules.training.input import RecordInput
 from modules.training.step import LossFn, align_labels, only_output
 
@@ -21,12 +22,13 @@ class Evaluator:
         data: RecordInput,
         steps: int | None,
     ):
-        self._model, self._loss, self._data = model, loss, data
+        self._model, self._loss, self._data = rewritten(model.__call__), loss, data
         self._metrics = list(metrics)
+        self._updates = [rewritten(metric.update_state) for metric in self._metrics]
         self._mean_loss = tf_keras.metrics.Mean(name="loss")
         self._steps = steps
         self._strategy = tf.distribute.get_strategy()
-        self._run = tf.function(self._loop, reduce_retracing=True)
+        self._run = tf.function(self._loop, reduce_retracing=True, autograph=False)
 
     def __call__(self) -> dict[str, float]:
         """Evaluates; every worker gets the same numbers: "loss" and each metric by name."""
@@ -41,16 +43,19 @@ class Evaluator:
         return {metric.name: float(metric.result()) for metric in everything}
 
     def _loop(self, iterator: Any, num_batches: tf.Tensor) -> None:
-        for _ in tf.range(num_batches):
+        def one(done: tf.Tensor) -> tuple:
             self._strategy.run(self._update, args=next(iterator))
+            return (done + 1,)
+
+        tf.while_loop(lambda done: done < num_batches, one, (tf.zeros([], tf.int64),))
 
     def _update(self, features: object, labels: object, weights: tf.Tensor, mask: tf.Tensor) -> None:
         del weights  # evaluation counts every example once; class weights are a matter of training
         outputs = self._model(features, training=False)
         self._mean_loss.update_state(self._loss(labels, outputs), sample_weight=mask)
-        for metric in self._metrics:
+        for metric, update in zip(self._metrics, self._updates, strict=True):
             target, prediction = _of_metric(metric, labels, outputs)
-            metric.update_state(align_labels(target, prediction), prediction, sample_weight=mask)
+            update(align_labels(target, prediction), prediction, sample_weight=mask)
 
 
 def _of_metric(metric: tf_keras.metrics.Metric, labels: object, outputs: object) -> tuple:

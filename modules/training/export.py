@@ -69,6 +69,8 @@ def export(
     folder = folder.rstrip("/")
     scratch = f"{folder}.writing-{uuid.uuid4().hex[:8]}"
     try:
+        for left_behind in tf.io.gfile.glob(f"{folder}.writing-*"):  # by an export that was killed
+            tf.io.gfile.rmtree(left_behind)
         tf.saved_model.save(module.trackable, scratch, signatures=module.signatures())
         loaded = tf.saved_model.load(scratch)
         outputs = golden.predict(loaded, examples, golden_signature)

@@ -35,7 +35,7 @@ def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles
         return TrainingDataError(describe_corruption(files) or f"damaged training data: {message}")
     if several and (isinstance(error, _PEER_ERRORS) or any(word in message.lower() for word in _PEER_WORDS)):
         gone = unreachable_peers(cluster)
-        who = f"lost {'; '.join(gone)}" if gone else "lost a peer"
+        who = f"lost {'; '.join(f'{peer}: {reason}' for peer, reason in gone.items())}" if gone else "lost a peer"
         return PeerLostError(f"{cluster.name}: {who} ({message})")
     if isinstance(error, tf.errors.ResourceExhaustedError):
         return TrainingError(

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from modules.training.config import TrainingConfig
 from modules.training.errors import TrainingConfigError, TrainingDataError
+from modules.training.graph_code import as_it_is, rewritten
 from modules.training.records import RecordFiles, count_records
 
 ParseFn = Callable[[tf.Tensor], tuple]
@@ -92,7 +93,8 @@ class RecordInput:
     ):
         """`largest` returns the largest of all workers' numbers; only sharding by file asks."""
         self._config, self._replicas, self._training = config, replicas, training
-        self._parse, self._largest, self._features_fn = parse, largest, features_fn
+        self._parse, self._largest = rewritten(parse), largest
+        self._features_fn = features_fn and rewritten(features_fn)
         self._all_files = files
         self.sharding = choose_sharding(config, len(files.paths), replicas.num_workers) if training else "data"
         if self.sharding == "file":
@@ -140,6 +142,7 @@ class RecordInput:
             self._num_batches = batches
         return self._num_batches
 
+    @as_it_is
     def training_batches(self, start: int = 0) -> tf.data.Dataset:
         """Endless replica batches, beginning at global batch number `start` of the whole training."""
         # Whatever the traced functions below need to know is found out before, eagerly.
@@ -156,6 +159,7 @@ class RecordInput:
 
         return self._finish(epochs.flat_map(one_epoch))
 
+    @as_it_is
     def evaluation_batches(self) -> tf.data.Dataset:
         """Replica batches of one pass in file order, then again from the start; `num_batches` make one pass.
 
@@ -257,6 +261,7 @@ class RecordInput:
             weights *= class_weight(target, dict(self._config.class_weights))
         return features, labels, weights, mask
 
+    @as_it_is
     def _load(self) -> Any:
         """All parsed examples of this process as dense tensors."""
         if self._cached is None:
@@ -300,6 +305,7 @@ def example_parser(feature_spec: Mapping[str, Any], label_key: str, weight_key: 
             )
     spec = dict(feature_spec)
 
+    @as_it_is
     def parse(serialized: tf.Tensor) -> tuple:
         features = tf.io.parse_example(serialized, spec)
         labels = features.pop(label_key)

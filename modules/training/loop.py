@@ -52,7 +52,7 @@ class StepLoop:
         self._step, self._config = step, config
         self.global_step = tf.Variable(0, trainable=False, dtype=tf.int64, name="global_step")
         self._stop_when_not_finite = config.nan_guard and not step.loss_scale.dynamic
-        self._run = tf.function(self._steps, reduce_retracing=True)
+        self._run = tf.function(self._steps, reduce_retracing=True, autograph=False)
         self._chunk = config.steps_per_loop or 1
         self._compiled = False
         strategy = tf.distribute.get_strategy()
@@ -109,12 +109,10 @@ class StepLoop:
             )
 
     def _steps(self, iterator: Any, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        rows = tf.TensorArray(tf.float64, size=0, dynamic_size=True, element_shape=[len(_COLUMNS)])
-        signals = tf.zeros([NUM_SIGNALS])
-        done = tf.zeros([], tf.int64)
-        go_on = tf.constant(True)
-        previous = tf.timestamp()
-        while go_on:
+        def one(
+            rows: tf.TensorArray, signals: tf.Tensor, done: tf.Tensor, go_on: tf.Tensor, previous: tf.Tensor
+        ) -> tuple:
+            del signals, go_on
             with tf.control_dependencies([previous]):
                 batch = next(iterator)
             with tf.control_dependencies(_one_tensor_each(batch)):
@@ -126,13 +124,14 @@ class StepLoop:
             numbers = (result.loss, result.grad_norm, tf.cast(result.finite, tf.float32))
             times = (finished - previous, arrived - previous, result.reduce_s)
             row = tf.stack([*(tf.cast(number, tf.float64) for number in numbers), *times])
-            rows = rows.write(tf.cast(done, tf.int32), row)
-            signals = result.signals
-            done += 1
-            previous = finished
-            go_on = (done < num_steps) & (tf.reduce_max(signals[:CHUNK]) <= 0)
+            go_on = (done + 1 < num_steps) & (tf.reduce_max(result.signals[:CHUNK]) <= 0)
             if self._stop_when_not_finite:
                 go_on = go_on & result.finite
+            return rows.write(tf.cast(done, tf.int32), row), result.signals, done + 1, go_on, finished
+
+        rows = tf.TensorArray(tf.float64, size=0, dynamic_size=True, element_shape=[len(_COLUMNS)])
+        start = (rows, tf.zeros([NUM_SIGNALS]), tf.zeros([], tf.int64), tf.constant(True), tf.timestamp())
+        rows, signals, *_ = tf.while_loop(lambda rows, signals, done, go_on, previous: go_on, one, start)
         return rows.stack(), signals
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tf_keras
 
 from modules.training.checkpoint import CheckpointFolder, SavedState
-from modules.training.cluster import ClusterSpec, check_own_port
+from modules.training.cluster import ClusterSpec, own_port, wait_for_peers
 from modules.training.config import TrainingConfig
 from modules.training.errors import PreemptedError, TrainingConfigError
 from modules.training.evaluate import Evaluator
@@ -49,7 +49,8 @@ def check_settings(config: TrainingConfig) -> None:
 
 def serve(cluster: ClusterSpec) -> None:
     """Runs this task's server, a worker's or a parameter server's, until the process is ended from outside."""
-    check_own_port(cluster)
+    with own_port(cluster):
+        pass  # it is free
     server = tf.distribute.Server(
         tf.train.ClusterSpec({role: list(addresses) for role, addresses in cluster.tasks.items()}),
         job_name=cluster.role,
@@ -83,7 +84,8 @@ class Chief:
         folder: str | None,
     ):
         check_settings(config)
-        check_own_port(cluster)
+        with own_port(cluster):
+            wait_for_peers(cluster, config.startup_timeout_s)
         self._config, self._loss, self._total_steps = config, loss, total_steps
         self._strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)

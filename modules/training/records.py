@@ -9,6 +9,7 @@ from typing import BinaryIO
 import tensorflow as tf
 
 from modules.training.errors import TrainingDataError
+from modules.training.graph_code import as_it_is
 
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
@@ -57,6 +58,7 @@ def _is_gzip(path: str) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
+@as_it_is
 def count_records(files: RecordFiles) -> int:
     """Counts records by reading them once; checksums are verified on the way.
 

@@ -7,13 +7,13 @@ import tensorflow as tf
 import tf_keras
 
 from modules.training.errors import TrainingConfigError, TrainingError
+from modules.training.graph_code import as_it_is, rewritten
 from modules.training.input import FeaturesFn
 
 EXAMPLES = "examples"
 """The input of every signature: a string tensor [n] of serialized tf.Examples."""
 
 _AutoTrackable = tf.__internal__.tracking.AutoTrackable
-_do_not_convert = tf.autograph.experimental.do_not_convert
 
 OutputsFn = Callable[[Any], Mapping[str, tf.Tensor]]
 
@@ -30,6 +30,8 @@ class ServingModule:
       transform_features: the transformed features with the label, which is what TFMA's
         preprocessing_function_names asks for when the label is made by Transform.
       predict_transformed: the model's outputs from serialized *transformed* tf.Examples.
+      predict_features: the model's outputs from one tensor per raw feature, such as encoded pictures, string [n]; only
+        where features of a fixed number of values are all that it needs.
     """
 
     def __init__(
@@ -42,12 +44,11 @@ class ServingModule:
         outputs_fn: OutputsFn | None = None,
         features_fn: FeaturesFn | None = None,
     ):
-        self.model = model
+        self.model, self._call_model = model, rewritten(model.__call__)
         self.transform_layer: Any = None if transform_output is None else transform_output.transform_features_layer()
-        # Plain code of TF Transform: there is nothing in it for AutoGraph, which would take its time to find that out.
-        self._transform: Any = None if self.transform_layer is None else _do_not_convert(self.transform_layer.call)
-        self._outputs_fn = outputs_fn or default_outputs
-        self._features_fn = features_fn or (lambda features, seeds: features)
+        self._transform: Any = None if self.transform_layer is None else as_it_is(self.transform_layer.call)
+        self._outputs_fn = rewritten(outputs_fn) if outputs_fn else default_outputs
+        self._features_fn = rewritten(features_fn) if features_fn else lambda features, seeds: features
         self._label_keys = tuple(label_keys)
         self._raw_spec = dict(raw_spec)
         if transform_output is None:
@@ -73,8 +74,25 @@ class ServingModule:
         if self.transform_layer is not None:
             functions["transform_features"] = self._transform_features
         return {
-            name: tf.function(fn, input_signature=[examples]).get_concrete_function() for name, fn in functions.items()
+            name: tf.function(fn, input_signature=[examples], autograph=False).get_concrete_function()
+            for name, fn in functions.items()
+        } | self._signature_of_features()
+
+    def _signature_of_features(self) -> dict[str, Any]:
+        """`predict_features`, where fixed-length features alone are enough for the model."""
+        fixed = {key: value for key, value in self._serving_spec.items() if isinstance(value, tf.io.FixedLenFeature)}
+        if self.transform_layer is None or not fixed or not self._makes_all_features(fixed):
+            return {}
+
+        def predict(**features: tf.Tensor) -> Mapping[str, tf.Tensor]:
+            shaped = {key: tf.reshape(value, [-1, *fixed[key].shape]) for key, value in features.items()}
+            return self._outputs(self._transform(shaped))
+
+        specs = {
+            key: tf.TensorSpec([None, *(size for size in value.shape if size != 1)], value.dtype, name=key)
+            for key, value in fixed.items()
         }
+        return {"predict_features": tf.function(predict, autograph=False).get_concrete_function(**specs)}
 
     def _serve(self, examples: tf.Tensor) -> Mapping[str, tf.Tensor]:
         features = tf.io.parse_example(examples, self._serving_spec)
@@ -97,7 +115,7 @@ class ServingModule:
         if missing:
             raise TrainingError(f"the transform graph does not make {', '.join(missing)} when the label is absent")
         named = {key: features[key] for key in self._model_spec}
-        return dict(self._outputs_fn(self.model(self._features_fn(named, None), training=False)))
+        return dict(self._outputs_fn(self._call_model(self._features_fn(named, None), training=False)))
 
     def _without_label_only_features(self) -> dict[str, Any]:
         """The raw features that a request must bring.
@@ -120,7 +138,7 @@ class ServingModule:
             made.update(self._transform(tf.io.parse_example(examples, spec)))
             return tf.size(examples)
 
-        tf.function(trace).get_concrete_function(tf.TensorSpec([None], tf.string))
+        tf.function(trace, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string))
         return set(self._model_spec) <= made
 
 

@@ -14,6 +14,7 @@ import tf_keras
 
 from modules.training.config import TrainingConfig
 from modules.training.errors import TrainingConfigError
+from modules.training.graph_code import rewritten
 from modules.training.precision import LossScale
 
 _FUSE_FROM = 500_000  # trainable numbers
@@ -49,6 +50,8 @@ def per_example_loss(loss: object) -> LossFn:
     call = loss.call if isinstance(loss, tf_keras.losses.Loss) else loss
     if not callable(call):
         raise TrainingConfigError(f"loss is {loss!r}; expected a Keras loss or a callable (labels, outputs) -> [n]")
+
+    call = rewritten(call)
 
     def compute(labels: object, outputs: object) -> tf.Tensor:
         outputs = only_output(outputs)
@@ -103,12 +106,13 @@ class TrainStep:
         self._reduces = strategy.num_replicas_in_sync > 1
         self._guarded = self.loss_scale.dynamic or config.nan_guard
         self._variables = model.trainable_variables
+        self._call_model = rewritten(model.__call__)
         if not self._variables:
             raise TrainingConfigError("the model has no trainable variables")
         optimizer.build(self._variables)
         self._fuse_updates(optimizer)
         self._forward_backward = (
-            tf.function(self._gradients, jit_compile=True, reduce_retracing=True)
+            tf.function(self._gradients, jit_compile=True, reduce_retracing=True, autograph=False)
             if config.jit_compile
             else self._gradients
         )
@@ -170,7 +174,7 @@ class TrainStep:
     def _gradients(self, features: object, labels: object, weights: tf.Tensor, mask: tf.Tensor) -> tuple:
         """(gradients of the scaled loss over the nominal batch, loss sum, number of examples) of one micro-batch."""
         with tf.GradientTape() as tape:
-            outputs = self.model(features, training=True)
+            outputs = self._call_model(features, training=True)
             count = tf.reduce_sum(mask)
             total = tf.reduce_sum(self.loss(labels, outputs) * weights)
             if self.model.losses:

@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from modules.training.cluster import ClusterSpec, check_own_port
+from modules.training.cluster import ClusterSpec, own_port, wait_for_peers
 from modules.training.config import TrainingConfig
 from modules.training.errors import TrainingConfigError
 
@@ -62,6 +62,7 @@ def build_strategy(config: TrainingConfig, cluster: ClusterSpec) -> tf.distribut
 
     Raises:
       TrainingConfigError: strategy and cluster contradict each other, or this task's port is taken.
+      PeerLostError: a peer does not come.
     """
     gpus = tf.config.list_physical_devices("GPU")
     kind = choose_strategy(config, cluster, len(gpus))
@@ -73,7 +74,8 @@ def build_strategy(config: TrainingConfig, cluster: ClusterSpec) -> tf.distribut
     if kind == "mirrored":
         return tf.distribute.MirroredStrategy()
     if kind == "multi_worker":
-        check_own_port(cluster)
+        with own_port(cluster):
+            wait_for_peers(cluster, config.startup_timeout_s)
         if cluster.num_workers == 1 and "TF_CONFIG" not in os.environ:
             return tf.distribute.MultiWorkerMirroredStrategy(
                 tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({})),

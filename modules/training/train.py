@@ -316,6 +316,8 @@ class _Training:
 
     def _total_steps(self, data: RecordInput) -> int:
         steps = self.config.steps or self.fn_args.train_steps
+        if steps and steps < 0:
+            raise TrainingConfigError(f"train_steps is {steps}; expected a number above 0")
         if steps:
             return int(steps)
         if self.config.epochs:

@@ -69,7 +69,7 @@ class Watchdog:
         text = f"{self._cluster.name}: no progress for {waited_s:.0f} s in {self._phase} (at {self._seen[1]})"
         missing = unreachable_peers(self._cluster)
         if missing:
-            return f"{text}; no answer from {'; '.join(missing)}"
+            return f"{text}; no answer from {'; '.join(f'{peer}: {reason}' for peer, reason in missing.items())}"
         if self._cluster.num_workers > 1:
             return f"{text}; all peers answer, so one of them hangs: see which log stopped first"
         return text

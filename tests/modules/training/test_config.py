@@ -55,6 +55,12 @@ TWO = {"worker": ["a:1", "b:1"]}
             "task type 'ps' is not in the cluster",
         ),
         ({"cluster": TWO, "task": {"type": "worker", "index": "1"}}, "task index is '1'; expected a whole number"),
+        ({"cluster": TWO, "task": {"type": ["worker"], "index": 0}}, "task type .* is not in the cluster"),
+        ({"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}, "'cluster' must map task types to addresses"),
+        ({"cluster": TWO, "task": {"type": "evaluator", "index": 0}}, "an evaluator needs parameter servers"),
+        ({"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}, "is not 'host:port'"),
+        ({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}, "there can be one chief"),
+        ({"cluster": {**TWO, "ps": ["c:1"]}, "task": {"type": "ps", "index": 0}}, "need a chief and workers"),
     ],
 )
 def test_wrong_tf_config_is_named(value, message):
@@ -81,6 +87,7 @@ def test_strategy_follows_tf_config_and_devices():
     assert choose_strategy(TrainingConfig(), read_cluster({}), 0) == "one_device"
     assert choose_strategy(TrainingConfig(), read_cluster({}), 2) == "mirrored"
     assert choose_strategy(TrainingConfig(), cluster("worker", 1, TWO), 8) == "multi_worker"
-    assert choose_strategy(TrainingConfig(), cluster("ps", 0, {"ps": ["p:1"], **TWO}), 0) == "parameter_server"
+    asynchronous = {"chief": ["c:1"], "ps": ["p:1"], **TWO}
+    assert choose_strategy(TrainingConfig(), cluster("ps", 0, asynchronous), 0) == "parameter_server"
     with pytest.raises(TrainingConfigError, match="strategy is 'mirrored', but TF_CONFIG describes a cluster"):
         choose_strategy(TrainingConfig(strategy="mirrored"), cluster("worker", 0, TWO), 2)

@@ -39,7 +39,12 @@ def test_trains_evaluates_and_exports_a_model_that_answers_from_raw_examples(fn_
     assert result.steps == 40
     assert result.metrics["auc"] > 0.9
     loaded = tf.saved_model.load(fn_args.serving_model_dir)
-    assert sorted(loaded.signatures) == ["predict_transformed", "serving_default", "transform_features"]
+    assert sorted(loaded.signatures) == [
+        "predict_features",
+        "predict_transformed",
+        "serving_default",
+        "transform_features",
+    ]
     golden = json.loads(Path(fn_args.serving_model_dir, "assets.extra/golden_predictions.json").read_text())
     examples = [base64.b64decode(text) for text in golden["examples_b64"]]
     answers = loaded.signatures["serving_default"](examples=tf.constant(examples))
@@ -186,3 +191,51 @@ def test_half_precision_outputs_are_refused_with_the_layer_to_change(fn_args):
         training.train(
             fn_args, build, label_key="tipped_xf", loss="mse", config=settings(steps=1, precision="mixed_bfloat16")
         )
+
+
+class Doubled(layers.Layer):
+    """A user's layer with control flow that depends on a tensor: AutoGraph has to see it."""
+
+    def call(self, inputs):
+        if tf.reduce_sum(inputs) > -1e9:
+            inputs = inputs * 2.0
+        return inputs
+
+
+def test_python_control_flow_in_what_users_write_becomes_a_graph(fn_args):
+    def build():
+        miles = tf_keras.Input((1,), name="miles_xf")
+        answer = layers.Dense(1, dtype="float32")(Doubled()(miles))
+        return tf_keras.Model({"miles_xf": miles, "payment_xf": tf_keras.Input((1,), name="payment_xf")}, answer)
+
+    def loss(labels, outputs):
+        total = tf.zeros([tf.shape(outputs)[0]])
+        for _ in tf.range(2):
+            total += tf.square(outputs[:, 0] - tf.cast(labels[:, 0], tf.float32))
+        return total
+
+    def features_fn(features, seeds):
+        if tf.size(features["miles_xf"]) > 0:
+            features = {**features, "miles_xf": features["miles_xf"] / 2.0}
+        return features
+
+    def outputs_fn(outputs):
+        if tf.reduce_sum(outputs) > -1e9:
+            outputs = outputs + 1000.0
+        return {"answer": outputs}
+
+    for number, jit_compile in enumerate((False, True)):
+        config = settings(steps=3, jit_compile=jit_compile, drop_remainder=True)
+        fn_args.model_run_dir += str(number)
+        result = training.train(
+            fn_args,
+            build,
+            label_key="tipped_xf",
+            loss=loss,
+            features_fn=features_fn,
+            outputs_fn=outputs_fn,
+            config=config,
+        )
+        golden = json.loads(Path(fn_args.serving_model_dir, "assets.extra/golden_predictions.json").read_text())
+        assert result.steps == 3
+        assert min(golden["outputs"]["answer"])[0] > 900
