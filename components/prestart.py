@@ -10,6 +10,7 @@ work whose environment is the one that it was started with, save for variables t
 
 import contextlib
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -120,8 +121,11 @@ def _end(process: subprocess.Popen) -> None:
 
 def _wait_for_work(imports: Sequence[str]) -> None:
     """What a waiting process does."""
+    gc.disable()  # nothing that is imported ever becomes garbage
     for name in imports:
         importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
     line = _read_line(sys.stdin.fileno())
     if not line:
         return  # the process that started this one is gone, or has no work

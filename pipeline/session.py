@@ -1,5 +1,6 @@
 """One run from start to finish: lock, put right, run the steps, read the results, write the record."""
 
+import gc
 import importlib
 import logging
 import os
@@ -56,6 +57,7 @@ def run(
         quiet.python_logs_to(str(record.log_path), debug)
         if native_logs:
             native_logs.send_to(str(record.log_path))
+        gc.freeze()  # what is imported by now is not searched for garbage again
         progress, ahead = _Progress(record), Ahead(config, names, to_step)
 
         def on_step(name: str, state: str) -> None:
