@@ -8,6 +8,7 @@ from components.trainer.training_spec import TrainingSpec
 
 MODEL_DIR = "model"
 MODEL_RUN_DIR = "model_run"
+JOB_DIR = "job"
 
 
 def make_spec(
@@ -50,8 +51,10 @@ def make_spec(
     for path, name in ((schema, "schema"), (transform_graph, "transform graph"), (base_model, "base model")):
         _require(path is None or path.exists(), f"{name}: {path} does not exist")
     model_run = output / MODEL_RUN_DIR
+    # A run that failed before its first checkpoint leaves only its logs: nothing that another one could mix up.
+    is_fresh = not model_run.exists() or all(path.name == JOB_DIR for path in model_run.iterdir())
     _require(
-        resume or not model_run.exists() or not any(model_run.iterdir()),
+        resume or is_fresh,
         f"{model_run} holds an earlier run; add --resume to go on with it, or choose another --output",
     )
     return TrainingSpec(
@@ -73,7 +76,7 @@ def make_spec(
         },
         tfx={},
         model_dir=str(output / MODEL_DIR),
-        job_dir=str(model_run / "job"),
+        job_dir=str(model_run / JOB_DIR),
     )
 
 

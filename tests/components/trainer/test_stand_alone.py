@@ -41,6 +41,8 @@ def test_a_wrong_folder_is_named(arguments, tmp_path):
 
 
 def test_an_earlier_run_is_gone_on_with_only_when_asked(arguments):
+    (arguments["output"] / "model_run" / "job").mkdir(parents=True)  # of a run that did not come to train anything
+    make_spec(**arguments)
     (arguments["output"] / "model_run" / "checkpoints").mkdir(parents=True)
     with pytest.raises(TrainingConfigError, match="holds an earlier run; add --resume"):
         make_spec(**arguments)
