@@ -1,10 +1,18 @@
-"""The default data: the English prose in CPython's own pydoc_data, which is there wherever Python is."""
+"""Documents as JSON Lines: the default data, and one's own text files.
 
+The default is the English prose in CPython's own pydoc_data, which is there wherever Python is.
+
+    python -m modules.textgen.documents FOLDER OUTPUT    # every text file below FOLDER, into OUTPUT/documents.jsonl
+"""
+
+import argparse
 import itertools
 import json
 import pathlib
 import re
+import sys
 
+from modules.textgen.errors import TextDataError
 from modules.textgen.near_duplicates import shingles
 
 _RULE = re.compile(r'([*=\-~^"])\1{2,}')
@@ -65,3 +73,48 @@ def pages(section: str) -> list[str]:
             page = ""
         page = f"{page}\n\n{paragraph}" if page else paragraph
     return [*found, page]
+
+
+def from_files(folder: pathlib.Path, output: pathlib.Path, suffixes: tuple[str, ...] = (".txt", ".md", ".rst")) -> int:
+    """Writes OUTPUT/documents.jsonl, one line for each text file below `folder`; returns how many.
+
+    A document's source is the first folder on the way to it, or `.` for files that lie in `folder` itself.
+
+    Raises:
+      TextDataError: there is no such file, or one is not UTF-8.
+    """
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
+    if not paths:
+        raise TextDataError(f"no file below {folder} ends in {', '.join(suffixes)}")
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / "documents.jsonl").open("w", encoding="utf-8") as file:
+        for path in paths:
+            inside = path.relative_to(folder).parts
+            try:
+                text = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise TextDataError(
+                    f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
+                ) from None
+            source = inside[0] if len(inside) > 1 else "."
+            file.write(json.dumps({"source": source, "text": text}) + "\n")
+    return len(paths)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command above."""
+    parser = argparse.ArgumentParser(prog="python -m modules.textgen.documents", description=from_files.__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("output", type=pathlib.Path)
+    args = parser.parse_args(arguments)
+    try:
+        count = from_files(args.folder, args.output)
+    except TextDataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"{count} documents: {args.output / 'documents.jsonl'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

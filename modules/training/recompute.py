@@ -1,6 +1,7 @@
 """Gradient checkpointing: less memory for one more forward pass of the chosen layers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -27,4 +28,13 @@ def recompute(model: tf_keras.Model, layer_names: Sequence[str]) -> None:
                 raise TrainingConfigError(
                     f"recompute_layers: {name!r} contains {part.name!r}, which computes something else the second time"
                 )
-        layer.call = tf.recompute_grad(layer.call)
+        layer.call = _recomputed(layer.call)
+
+
+def _recomputed(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call` under tf.recompute_grad, which takes no keyword arguments in a graph; Keras passes `training` as one."""
+
+    def recomputed(*tensors: Any, **settings: Any) -> Any:
+        return tf.recompute_grad(lambda *again: call(*again, **settings))(*tensors)
+
+    return recomputed

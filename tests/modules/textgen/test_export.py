@@ -1,0 +1,179 @@
+"""What the SavedModel answers, in this process and through the development server, alone and in batches."""
+
+import concurrent.futures
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from modules.serving import predictor
+from modules.serving.batching_file import BatchingConfig
+from modules.serving.client import PredictionClient
+from modules.serving.manager import LoadingConfig
+from modules.serving.model_config import VersionPolicy, models_under
+from modules.serving.saved_model import LoadedModel
+from modules.serving.server import ModelServer, ServerConfig
+from modules.serving.status import ServingError
+from pipeline import cli
+
+PROMPTS = [("The import statement", 20), ("", 5), ("word " * 200, 9), ("h\u00e9llo", 1)]
+
+
+def row(prompt, **changes):
+    settings = {"max_new": 8, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0, "stop": ""}
+    return {"prompt": prompt, **settings, **changes}
+
+
+@pytest.fixture(scope="module")
+def loaded(saved_model):
+    with LoadedModel(str(saved_model)) as model:
+        yield model
+
+
+def ask(loaded, name, **inputs):
+    return loaded.run(loaded.signature(name), {key: np.asarray(value) for key, value in inputs.items()})
+
+
+def test_the_graph_holds_nothing_that_a_server_lacks(saved_model):
+    content = saved_model_pb2.SavedModel.FromString((saved_model / "saved_model.pb").read_bytes())
+    graph = content.meta_graphs[0].graph_def
+    ops = {node.op for node in graph.node} | {node.op for f in graph.library.function for node in f.node_def}
+    assert not {op for op in ops if op.startswith("Xla") or "HashTable" in op or op in ("PyFunc", "EagerPyFunc")}
+    known = set(tf.raw_ops.__dict__)
+    assert ops - {"_Arg", "_Retval"} <= known
+
+
+def test_examples_take_defaults(saved_model):
+    rows = [
+        {"text": "The import", "max_new": 8},
+        {"text": "The import", "max_new": 8, "temperature": 0.9, "seed": 4},
+        {"text": "x"},
+    ]
+    answers = predictor.predict_rows(str(saved_model), rows)
+    plain = predictor.predict_rows(
+        str(saved_model), [row("The import"), row("The import", temperature=0.9, seed=4)], "generate"
+    )
+    assert [answer["text"] for answer in answers[:2]] == [answer["text"] for answer in plain]
+    assert answers[0]["text"] != answers[1]["text"]
+    assert answers[2]["num_tokens"] > 8
+
+
+def test_single_steps_generate_what_the_loop_does(loaded, decoder_config):
+    prompts = np.array([b"The import statement", b"", b"word " * 100], dtype=object)
+    state = ask(loaded, "prefill", prompt=prompts)
+    assert state["keys"].shape == (3, decoder_config.num_layers, 2, decoder_config.context, decoder_config.head_size)
+    previous, chosen = state["token"], []
+    for _ in range(6):
+        token = state["logits"].argmax(axis=1).astype(np.int32)
+        chosen.append(token)
+        state = ask(
+            loaded,
+            "decode",
+            token=token,
+            previous=previous,
+            length=np.minimum(state["length"], decoder_config.context - 1),
+            keys=state["keys"],
+            values=state["values"],
+        )
+        previous = token
+    rows = [row(prompt, max_new=6) for prompt in prompts[:2]]
+    answers = predictor.predict_rows(loaded.path, rows, "generate")
+    for number, answer in enumerate(answers):
+        expected = [int(step[number]) for step in chosen]
+        assert [token for token in answer["tokens"] if token >= 0] == expected[: answer["num_tokens"]]
+
+
+def test_a_full_cache_is_an_error(loaded, decoder_config):
+    state = ask(loaded, "prefill", prompt=np.array([b"a"], dtype=object))
+    with pytest.raises(ServingError, match="the cache is full: the context is 48 tokens"):
+        ask(
+            loaded,
+            "decode",
+            token=np.array([1], np.int32),
+            previous=np.array([1], np.int32),
+            length=np.array([decoder_config.context], np.int32),
+            keys=state["keys"],
+            values=state["values"],
+        )
+
+
+def test_scores_of_windows_add_up(module, loaded, model, tokenizer):
+    """A short document is scored in one piece; a long one costs about what its halves do."""
+    text = b"The import statement is used"
+    tokens = tokenizer.encode(tf.constant([text])).to_list()[0]
+    logits = model({"tokens": tf.constant([[0, *tokens]]), "segments": tf.zeros([1, len(tokens) + 1], tf.int64)})
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits([[*tokens, 0]], logits["logits"])
+    example = {"text": text}
+    long = {"text": b"If the object is a string, it is printed. " * 30}
+    answers = predictor.predict_rows(loaded.path, [example, long, example], "score")
+    assert answers[0]["score"][0] == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-4)
+    assert answers[0]["score"][2] == len(tokens) + 1
+    assert answers[0] == answers[2]
+    alone = predictor.predict_rows(loaded.path, [long], "score")[0]
+    assert alone["score"] == pytest.approx(answers[1]["score"], rel=1e-4)
+    assert alone["num_bytes"] == len(long["text"])
+    assert alone["bits_per_byte"] == pytest.approx(alone["score"][0] / np.log(2) / len(long["text"]), rel=1e-4)
+
+
+def test_the_baseline_knows_its_own_text(loaded, texts):
+    own, strange = predictor.predict_rows(
+        loaded.path, [{"text": texts[0][:400]}, {"text": "zqj xv kpf " * 36}], "score"
+    )
+    assert own["score"][1] < strange["score"][1] / 2
+
+
+def test_a_stop_of_several_tokens_is_refused_and_spares_the_others(saved_model):
+    config = ServerConfig(
+        rest_port=0,
+        grpc_port=0,
+        loading=LoadingConfig(
+            batching=BatchingConfig(max_batch_size=8, batch_timeout_micros=50_000, num_batch_threads=1)
+        ),
+    )
+    base = str(saved_model.parent)
+    alone = [predictor.predict_rows(str(saved_model), [row(p, max_new=n)], "generate")[0]["text"] for p, n in PROMPTS]
+    with ModelServer(models_under(base, "textgen", VersionPolicy.parse("latest")), config, [base]) as server:
+
+        def request(prompt, max_new, stop=""):
+            with PredictionClient(server.rest_url, "textgen") as client:
+                return client.predict_rows([row(prompt, max_new=max_new, stop=stop)], "generate")[0]["text"]
+
+        with concurrent.futures.ThreadPoolExecutor(len(PROMPTS) + 1) as pool:
+            bad = pool.submit(request, "anything", 3, "several tokens, not one")
+            answers = list(pool.map(lambda item: request(*item), PROMPTS))
+            with pytest.raises(predictor.BadRowError, match="stop must be the text of one token"):
+                bad.result()
+    assert answers == alone
+
+
+def test_the_command(saved_model, capsys):
+    base = str(saved_model.parent)
+    arguments = ["generate", "--base", base, "--prompt", "The import", "--prompt", "", "--max-new", "5", "--json"]
+    assert cli.main(arguments) == 0
+    generated = json.loads(capsys.readouterr().out.splitlines()[-1])["generated"]
+    assert [item["prompt"] for item in generated] == ["The import", ""]
+    assert all(len(item["tokens"]) == item["num_tokens"] <= 5 for item in generated)
+    assert cli.main(["generate", "--base", base, "--prompt", "The import", "--max-new", "5"]) == 0
+    assert capsys.readouterr().out == f"The import{generated[0]['text']}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "code"),
+    [
+        ([], "say what to continue: --prompt TEXT", 2),
+        (["--prompt", "a", "--top-p", "0"], "--top-p above 0", 2),
+        (["--prompt", "a", "--stop", "several tokens"], "stop must be the text of one token", 3),
+        (["--prompt", "a", "--label", "stable"], "give --server", 2),
+        (["--prompt", "a", "--version", "7"], "holds no version 7", 2),
+    ],
+)
+def test_the_commands_errors(saved_model, capsys, arguments, problem, code):
+    assert cli.main(["generate", "--base", str(saved_model.parent), *arguments]) == code
+    assert problem in capsys.readouterr().err
+
+
+def test_bytes_in_a_prompt_reach_the_model(saved_model):
+    odd, plain = predictor.predict_rows(str(saved_model), [row(b"\xff\x00"), row(b"\xff")], "generate")
+    assert odd["tokens"] != plain["tokens"]
