@@ -29,6 +29,7 @@ for _name in (
     "kfp_server",
     "docker_engine",
     "taxi_pipeline",
+    "kfp_real_launcher",
 ):
     load(_name)
 

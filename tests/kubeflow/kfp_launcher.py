@@ -18,7 +18,7 @@ from typing import Any
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-_SCHEMES = {"gs": "gcs", "s3": "s3", "minio": "minio"}
+SCHEMES = {"gs": "gcs", "s3": "s3", "minio": "minio"}
 
 
 class LauncherError(Exception):
@@ -78,11 +78,13 @@ class Pod:
     def local(self, uri: str) -> str:
         """The container's path for a URI."""
         scheme, _, key = uri.partition("://")
-        if scheme not in _SCHEMES:
+        if scheme not in SCHEMES:
             raise LauncherError(f"{uri}: unsupported storage scheme")
-        return str(self.folder / _SCHEMES[scheme] / key)
+        return str(self.folder / SCHEMES[scheme] / key)
 
-    def run(self, container: dict[str, Any], executor_input: dict[str, Any]) -> dict[str, Any]:
+    def run(
+        self, container: dict[str, Any], executor_input: dict[str, Any], component: dict[str, Any]
+    ) -> dict[str, Any]:
         """Runs the container and returns its ExecutorOutput; raises LauncherError where the pod would fail."""
         for listed in executor_input["inputs"]["artifacts"].values():
             for artifact in listed["artifacts"]:
@@ -100,10 +102,8 @@ class Pod:
         shutil.copyfile(self.log, published)
         return self._collect(outputs)
 
-    def _execute(self, command: list[str], container: dict[str, Any]) -> None:
-        if command[0] == "python":
-            command[0] = sys.executable
-        environment = {
+    def _variables(self, container: dict[str, Any]) -> dict[str, str]:
+        return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "PYTHONPATH": str(self._project),
@@ -113,6 +113,11 @@ class Pod:
             **{item["name"]: item["value"] for item in container.get("env", [])},
             **self._environment,
         }
+
+    def _execute(self, command: list[str], container: dict[str, Any]) -> None:
+        if command[0] == "python":
+            command[0] = sys.executable
+        environment = self._variables(container)
         begin = time.monotonic()
         with open(self.log, "w", encoding="utf-8") as log:
             process = subprocess.run(

@@ -67,9 +67,10 @@ class Cluster:
         with_titles: bool = False,
         parallelism: int = 2,
         environment: dict[str, str] | None = None,
+        pods: type[kfp_launcher.Pod] = kfp_launcher.Pod,
     ) -> None:
         self.folder, self._root, self._with_titles = folder, root, with_titles
-        self._parallelism, self._environment = parallelism, environment or {}
+        self._parallelism, self._environment, self._pods = parallelism, environment or {}, pods
         self.objects = kfp_launcher.ObjectStore(folder / "objects")
         self.metadata = kfp_driver.Store()
         self._project = pathlib.Path(__file__).parents[2]
@@ -171,11 +172,11 @@ class _Run:
         result = TaskResult("FAILED")
         for attempt in range(allowed):
             folder = self._cluster.folder / "pods" / self.run_id / f"{name}-{attempt}"
-            pod = kfp_launcher.Pod(folder, self._cluster.objects, self._cluster._project, self._cluster._environment)
+            pod = self._cluster._pods(folder, self._cluster.objects, self._cluster._project, self._cluster._environment)
             outputs = kfp_driver.provision_outputs(self._root, name, component, pod.local, str(folder))
             result.attempts = attempt + 1
             try:
-                found = pod.run(container, {"inputs": inputs, "outputs": outputs})
+                found = pod.run(container, {"inputs": inputs, "outputs": outputs}, component)
                 result.execution = self._published(component, found)
                 result.state = "SUCCEEDED"
             except (kfp_launcher.LauncherError, kfp_driver.DriverError) as error:
