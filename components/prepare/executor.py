@@ -8,7 +8,7 @@ from tfx import types
 from tfx.components.util import examples_utils
 from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
-from tfx.proto import example_gen_pb2  # type: ignore[attr-defined]
+from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 

@@ -43,6 +43,7 @@ class TextGenerationModule:
         self._tokenizer = tokenizer
         self._generator = Generator(model, config, tokenizer)
         self._scorer = Scorer(model, config, tokenizer, ngrams)
+        self._generate = tf.function(self._generate_rows, autograph=False)  # traced once for both its signatures
 
     @property
     def trackable(self) -> tf.Module:
@@ -61,19 +62,18 @@ class TextGenerationModule:
         cache = tf.TensorSpec([None, config.num_layers, config.kv_heads, config.context, config.head_size], tf.float32)
         tokens = {name: tf.TensorSpec([None], tf.int32, name=name) for name in ("token", "previous", "length")}
         functions = {
-            "generate": (self._generate, {"prompt": prompt, **rows}),
             "serving_default": (self._generate_from_examples, {"examples": examples}),
             "score": (self._score, {"examples": examples}),
             "count_bytes": (self._count_bytes, {"examples": examples}),
             "prefill": (self._prefill, {"prompt": prompt}),
             "decode": (self._decode, {**tokens, "keys": cache, "values": cache}),
         }
-        return {
-            name: tf.function(fn, autograph=False).get_concrete_function(**specs)
-            for name, (fn, specs) in functions.items()
-        }
+        traced = {"generate": self._generate.get_concrete_function(prompt=prompt, **rows)}
+        for name, (fn, specs) in functions.items():
+            traced[name] = tf.function(fn, autograph=False).get_concrete_function(**specs)
+        return traced
 
-    def _generate(self, prompt: tf.Tensor, max_new: tf.Tensor, stop: tf.Tensor, **sampling: tf.Tensor) -> Mapping:
+    def _generate_rows(self, prompt: tf.Tensor, max_new: tf.Tensor, stop: tf.Tensor, **sampling: tf.Tensor) -> Mapping:
         prompts = self._generator.prompts(prompt, tf.cast(tf.minimum(max_new, self.config.context), tf.int32))
         chosen = Sampling(
             temperature=sampling["temperature"],
@@ -97,7 +97,7 @@ class TextGenerationModule:
     def _generate_from_examples(self, examples: tf.Tensor) -> Mapping:
         spec = {name: tf.io.FixedLenFeature([], dtype, default) for name, (dtype, default) in _DEFAULTS.items()}
         row = tf.io.parse_example(examples, {TEXT: _text_feature(), **spec})
-        answer = self._generate(row.pop(TEXT), **row)
+        answer = self._generate(prompt=row.pop(TEXT), **row)
         return {name: answer[name] for name in ("text", "num_tokens", "finished")}
 
     def _score(self, examples: tf.Tensor) -> Mapping:

@@ -16,8 +16,10 @@ NATS, BASELINE_NATS, TOKENS, BYTES = range(4)
 class _Totals(keras.metrics.Metric):
     """Sums that all parts of the evaluation add to."""
 
+    NAME = "totals"
+
     def __init__(self, name: str | None = None, **kwargs: Any):
-        super().__init__(name=name or type(self).NAME, **kwargs)  # type: ignore[attr-defined]
+        super().__init__(name=name or type(self).NAME, **kwargs)
         # One by one: Keras resets a metric's state with scalars.
         names = ("nats", "baseline_nats", "tokens", "bytes")
         self.totals = [self.add_weight(name=part, initializer="zeros", dtype="float64") for part in names]

@@ -1,6 +1,7 @@
 """The Trainer step's function: the decoder trained on packed sequences, and exported with generation."""
 
 import copy
+import json
 from typing import Any
 
 import tensorflow as tf
@@ -49,8 +50,6 @@ def next_token_loss(targets: tf.Tensor, outputs: Any) -> tf.Tensor:
 
 
 def _context(assets: str) -> int:
-    import json
-
     return int(json.loads(_read(f"{assets}/{prepare.REPORT_FILE}"))["context"])
 
 

@@ -150,7 +150,8 @@ def _head(text: bytes) -> str:
 
 
 def _up_to(texts: Sequence[bytes], limit: int) -> list[bytes]:
-    kept, size = [], 0
+    kept: list[bytes] = []
+    size = 0
     for text in texts:
         if kept and size + len(text) > limit:
             break

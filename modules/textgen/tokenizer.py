@@ -79,8 +79,8 @@ class Tokenizer:
         num_words = tf.reduce_max(tf.concat([words, [-1]], axis=0)) + 1
         flat = tf.TensorShape([None])
 
-        def once(_: tf.Tensor, *state: tf.Tensor) -> tuple:
-            return self._merge_once(*state, num_words=num_words)
+        def once(_: tf.Tensor, tokens: tf.Tensor, words: tf.Tensor, rows: tf.Tensor) -> tuple:
+            return self._merge_once(tokens, words, rows, num_words)
 
         _, *merged = tf.while_loop(
             lambda go_on, *_: go_on,
