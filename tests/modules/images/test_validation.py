@@ -8,7 +8,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from components.data_gate.stand_alone import validate
+from components.data_gate.stand_alone import infer_schema, validate
 from modules.images import digits
 
 ROOT = pathlib.Path(__file__).parents[3] / "modules" / "images"
@@ -92,3 +92,15 @@ def test_the_same_picture_in_two_splits_is_found_by_its_pixels(some, tmp_path):
         path = next((both / "train" / str(digit)).iterdir())
         Image.open(path).save(both / "eval" / str(digit) / "renamed.png", compress_level=0)
     assert judged(both, tmp_path / "b", split=split) == {("", "duplicates")}
+
+
+def test_a_first_schema_knows_a_picture_from_a_text(some, tmp_path):
+    for digit in range(10):
+        (some / str(digit)).rename(some / f"digit{digit}")
+    schema = infer_schema(str(some), "label", {"format": "images", "workers": 1}, str(tmp_path))
+    features = {feature.name: feature for feature in schema.feature}
+    assert features["image"].WhichOneof("domain_info") == "image_domain"
+    assert features["image"].shape.dim[0].size == 1
+    served = [name for name, feature in features.items() if not feature.not_in_environment]
+    assert served == ["image"]
+    assert list(schema.string_domain[0].value) == [f"digit{digit}" for digit in range(10)]
