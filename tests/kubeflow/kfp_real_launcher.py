@@ -81,7 +81,7 @@ class Pod(kfp_launcher.Pod):
         for port, listed in result["outputs"]["artifacts"].items():
             [made] = listed["artifacts"]
             assert self._store.path(made["uri"]).exists(), f"{port}: the launcher has uploaded nothing"
-            assert not {"null", None} & set(map(str, made.get("metadata", {}).values()))
+            assert None not in made.get("metadata", {}).values(), f"{port}: a null in its metadata"
             artifacts[port] = {"uri": made["uri"], "type": made["type"], "metadata": made.get("metadata", {})}
         return {"artifacts": artifacts, "parameters": result["said"].get("parameterValues", {})}
 
