@@ -29,7 +29,8 @@ class ImageModelConfig:
     """Share of the target that is spread evenly over all classes."""
     crop: str = "area"
     """In training. area: a random part, of 8 % to all of the picture, at a random aspect. shift: moved by up to `shift`
-    pixels. none: as in evaluation."""
+    pixels. none: as in evaluation. In evaluation, area looks at the middle; the others squeeze the whole picture into
+    the square."""
     shift: int = 1
     """Pixels of the brought size, for crop: shift."""
     flip: bool = True
