@@ -60,6 +60,10 @@ e2e-serving: setup ## the API tests against TensorFlow Serving itself; IMAGE=ten
 	@test -n "$(IMAGE)" || { echo "error: name an image: make e2e-serving IMAGE=tensorflow/serving:2.19.1" >&2; exit 2; }
 	SLUICE_SERVING_IMAGE="$(IMAGE)" $(BIN)/pytest tests/modules/serving/test_rest.py tests/modules/serving/test_grpc.py tests/components/pusher/test_servers.py -m docker $(ARGS)
 
+.PHONY: e2e-train
+e2e-train: setup ## chief and worker of a training killed at all kinds of moments; about ten minutes
+	SLUICE_KILLS=all $(BIN)/pytest tests/modules/training/test_kills.py -v $(ARGS)
+
 .PHONY: bench-train
 bench-train: setup ## the training engine beside bare loops and tf_keras fit, communication, a million examples
 	$(BIN)/python benchmarks/train.py $(ARGS)

@@ -166,8 +166,10 @@ class _Training:
         fn_args, config, request = self.fn_args, self.config, self.request
         parse, train_files, eval_files = self._inputs()
         choose_sharding(config, len(train_files.paths), self.cluster.num_workers)  # before peers are waited for
+        self.watchdog.enter("meeting the other workers", 0)  # this has a clock of its own, and names who is missing
         with translated(self.cluster):
             strategy = build_strategy(config, self.cluster)
+        self.watchdog.enter("startup", config.startup_timeout_s)
         tf_keras.utils.set_random_seed(config.seed)
         replicas = placement(strategy, self.cluster.worker_rank)
         largest = functools.partial(largest_of_all_workers, strategy)

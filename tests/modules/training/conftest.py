@@ -1,5 +1,6 @@
 """Real inputs for the engine's tests: a transform graph and TFRecords made by tf.Transform, once per session."""
 
+import functools
 import importlib.util
 import sys
 import types
@@ -108,13 +109,38 @@ def trips(tmp_path_factory) -> types.SimpleNamespace:
     )
 
 
+def _load(name: str) -> types.ModuleType:
+    """A module beside this one, which tests cannot import because tests are no package."""
+    spec = importlib.util.spec_from_file_location(f"training_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="session")
 def gang():
-    """`gang(program, arguments, num_workers)`: see gang.py, which tests cannot import because tests are no package."""
-    spec = importlib.util.spec_from_file_location("training_gang", Path(__file__).with_name("gang.py"))
-    module = sys.modules["training_gang"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.gang
+    """`gang(program, arguments, num_workers)`: see gang.py."""
+    return _load("gang").gang
+
+
+@pytest.fixture(scope="session")
+def new_job(gang, trips):
+    """`new_job(folder)`: see training_job.py."""
+    return functools.partial(_load("training_job").Job, gang, trips)
+
+
+@pytest.fixture
+def job(new_job, tmp_path):
+    return new_job(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(new_job, tmp_path_factory):
+    """The weights of a training that nothing happened to: one worker with the same global batch."""
+    job = new_job(tmp_path_factory.mktemp("undisturbed"))
+    with job.start(num_workers=1) as workers:
+        assert workers.wait() == [0], workers.logs()
+    return job.result()
 
 
 @pytest.fixture

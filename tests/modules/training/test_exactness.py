@@ -24,6 +24,7 @@ SCENARIOS = {
     "sgd": scenario(),
     "adam": scenario(optimizer="adam", learning_rate=0.01),
     "adamw": scenario(optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
+    "lars": scenario(optimizer="lars", learning_rate=0.5, weight_decay=0.01, lars_trust=0.1),
     "clipped": scenario(clip_norm=0.05),
     "accumulated": scenario(accumulate=4),
     "class_weights": scenario(class_weights=[[0, 1.0], [1, 5.0], [2, 0.2]]),
@@ -85,7 +86,8 @@ def largest_difference(one, other):
     return max(float(np.max(np.abs(one[key] - other[key]))) for key in one)
 
 
-EXACT = ["sgd", "adam", "adamw", "clipped", "accumulated", "class_weights", "batch_norm", "everything"]
+EXACT = ["sgd", "adam", "adamw", "lars", "clipped", "accumulated", "class_weights", "batch_norm"]
+EXACT += ["everything"]
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -117,5 +119,5 @@ def test_fewer_bits_stay_within_their_bounds(trained, name, num_workers, bound):
 
 def test_settings_make_a_difference(trained):
     """Guards the comparisons above against settings that do nothing at all."""
-    for name in ["adam", "clipped", "class_weights"]:
+    for name in ["adam", "lars", "clipped", "class_weights"]:
         assert largest_difference(trained(name, 1), trained("sgd", 1)) > 0.01

@@ -26,13 +26,30 @@ def wait_for_ever(marker: str) -> None:
         time.sleep(1)
 
 
+def after(function, condition, marker: str):
+    """`function`, followed by a wait for ever where `condition(*arguments)` holds."""
+
+    def call(*args, **kwargs):
+        result = function(*args, **kwargs)
+        if condition(*args):
+            wait_for_ever(marker)
+        return result
+
+    return call
+
+
 def install(trouble: dict) -> None:
     """Stops this process at a moment of its life; the test then kills it there."""
     if read_cluster().worker_rank != trouble["worker"]:
         return
     kind, marker = trouble["kind"], trouble["marker"]
-    rename, write = tf.io.gfile.rename, tf.saved_model.save
-    if kind == "at_seal":  # the variables are written, the seal is not
+    rename, save, load = tf.io.gfile.rename, tf.saved_model.save, tf.saved_model.load
+    if kind == "at_start":
+        wait_for_ever(marker)
+    elif kind == "in_cluster":  # has met the others, and does nothing more
+        strategy = tf.distribute.MultiWorkerMirroredStrategy
+        tf.distribute.MultiWorkerMirroredStrategy = after(strategy, lambda *_: True, marker)
+    elif kind == "at_seal":  # the variables are written, the seal is not
 
         def stop_before_seal(source, target, *args, **kwargs):
             if str(target).endswith("state.json"):
@@ -40,13 +57,14 @@ def install(trouble: dict) -> None:
             return rename(source, target, *args, **kwargs)
 
         tf.io.gfile.rename = stop_before_seal
+    elif kind == "after_seal":
+        tf.io.gfile.rename = after(rename, lambda _, target: target.endswith("state.json"), marker)
+    elif kind == "in_checkpoint":
+        tf.train.Checkpoint.write = after(tf.train.Checkpoint.write, lambda *_: True, marker)
     elif kind == "in_export":
-
-        def stop_in_export(*args, **kwargs):
-            write(*args, **kwargs)
-            wait_for_ever(marker)
-
-        tf.saved_model.save = stop_in_export
+        tf.saved_model.save = after(save, lambda *_: True, marker)
+    elif kind == "in_reload":
+        tf.saved_model.load = after(load, lambda path, *_: ".writing-" in path, marker)
     elif kind == "file_limit":
         import resource
 
@@ -55,16 +73,21 @@ def install(trouble: dict) -> None:
 
 
 class Troubled(layers.Layer):
-    """Identity that hangs, or makes the gradient infinite, in one worker from some call on."""
+    """Identity that hangs, or makes the gradient infinite, in one worker: while it is compiled, or at some calls."""
 
     def __init__(self, trouble: dict, **kwargs):
         super().__init__(**kwargs)
         self.trouble = trouble
         self.mine = read_cluster().worker_rank == trouble.get("worker")
         self.calls = 0
+        self.is_trained = False
 
-    def call(self, inputs):
+    def call(self, inputs, training=None):
         kind = self.trouble.get("kind")
+        self.is_trained = self.is_trained or bool(training)
+        moment = "in_compile" if training else "in_evaluation" if self.is_trained else "in_construction"
+        if self.mine and kind == moment:
+            wait_for_ever(self.trouble["marker"])
         if not self.mine or kind not in ("hang", "infinite", "nan"):
             return inputs
         factor = tf.numpy_function(self.factor, [], tf.float32, stateful=True)
@@ -104,6 +127,8 @@ def main() -> None:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(getattr(error, "exit_code", 1))
+    if trouble.get("kind") == "at_end" and read_cluster().worker_rank == trouble["worker"]:
+        wait_for_ever(trouble["marker"])
     if read_cluster().is_chief:
         values = {"steps": result.steps, "resumed_at": result.resumed_at, "skipped": result.skipped_steps}
         values["weights"] = [weight.tolist() for weight in result.model.get_weights()]
