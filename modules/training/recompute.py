@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from tf_keras.src.mixed_precision import autocast_variable
 
 from modules.training.errors import TrainingConfigError
 
@@ -28,13 +29,20 @@ def recompute(model: tf_keras.Model, layer_names: Sequence[str]) -> None:
                 raise TrainingConfigError(
                     f"recompute_layers: {name!r} contains {part.name!r}, which computes something else the second time"
                 )
-        layer.call = _recomputed(layer.call)
+        layer.call = _recomputed(layer, layer.call)
 
 
-def _recomputed(call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call` under tf.recompute_grad, which takes no keyword arguments in a graph; Keras passes `training` as one."""
+def _recomputed(layer: tf_keras.layers.Layer, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call` under tf.recompute_grad, which takes no keyword arguments in a graph; Keras passes `training` as one.
+
+    The second time is outside of the scope in which Keras reads variables in 16 bits, so it is entered again.
+    """
 
     def recomputed(*tensors: Any, **settings: Any) -> Any:
-        return tf.recompute_grad(lambda *again: call(*again, **settings))(*tensors)
+        def compute(*again: Any) -> Any:
+            with autocast_variable.enable_auto_cast_variables(layer._compute_dtype_object):
+                return call(*again, **settings)
+
+        return tf.recompute_grad(compute)(*tensors)
 
     return recomputed

@@ -70,13 +70,3 @@ def test_text_goes_in_and_text_comes_out(own):
     assert answer.returncode == 0, answer.stderr[-2000:]
     (generated,) = json.loads(answer.stdout.splitlines()[-1])["generated"]
     assert len(generated["tokens"]) == generated["num_tokens"] <= 5
-
-
-def test_a_copied_document_stops_the_run(own):
-    lines = (own / "data" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
-    copies = [json.dumps({**json.loads(line), "text": f"Again: {json.loads(line)['text']}"}) for line in lines]
-    (own / "twice").mkdir()
-    (own / "twice" / "documents.jsonl").write_text("\n".join(lines + copies), encoding="utf-8")
-    process = sluice(own, "run", "--workload", "company.prose", "--data", str(own / "twice"), "--to", "Prepare")
-    assert process.returncode == 3, process.stderr[-3000:]
-    assert "are near duplicates of training documents" in process.stderr
