@@ -72,6 +72,10 @@ bench-train: setup ## the training engine beside bare loops and tf_keras fit, co
 bench-images: setup ## ResNet-50 on 224 x 224 pictures, two workers and one: examples/s; about ten minutes
 	$(BIN)/python benchmarks/images.py $(ARGS)
 
+.PHONY: bench-generate
+bench-generate: setup ## token generation: cache against none, a batch against one by one, cost by position, KerasHub
+	$(BIN)/python benchmarks/generate.py $(ARGS)
+
 .PHONY: bench-push
 bench-push: setup ## a 1 GB push against cp, sync and sha256sum, and against stock TFX's copies
 	$(BIN)/python benchmarks/push.py $(ARGS)
