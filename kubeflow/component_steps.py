@@ -9,6 +9,7 @@ from tfx.dsl.components.base import base_driver, base_node, executor_spec
 from tfx.orchestration import data_types
 from tfx.types import standard_component_specs
 
+from components.data_gate.component import DataGate
 from components.model_registry.component import ModelRegistrar
 from kubeflow import artifact_types, conditions, gate_steps, model_steps, plan, portable, summary_step, tasks
 from kubeflow.errors import CompileError
@@ -112,7 +113,7 @@ def _constant(
     task: tasks.Task, node: base_node.BaseNode, context: Context, key: str, constant: Any, parameter_type: str
 ) -> None:
     """A constant; the folder of the data and that of the registry become parameters, so that a run can change them."""
-    if key == "registry" and isinstance(node, ModelRegistrar):
+    if key == "registry" and constant and isinstance(node, ModelRegistrar | DataGate):
         model_steps.declare_registry(context)
         task.parameter_from_root(key, plan.REGISTRY_PARAMETER, parameter_type)
     elif key == standard_component_specs.INPUT_BASE_KEY and _is_example_gen(node):

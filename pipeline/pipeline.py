@@ -63,7 +63,10 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         schema=schema.outputs["schema"],
         anomalies=validator.outputs["anomalies"],
         examples=examples.outputs["examples"],
+        ingestion_report=examples.outputs["report"],
         baseline_statistics=last_blessed.outputs["statistics"] if last_blessed else None,
+        registry="" if last_blessed else config.registry_dir,
+        model_name=workload.name,
         policy=GatePolicy.from_dict(
             {"schema_file": config.schema_file or "schema.pbtxt", **workload.gate}, f"workload {workload.name}: gate"
         ),
@@ -114,6 +117,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
         evaluation=evaluator.outputs["evaluation"],
         examples=examples.outputs["examples"],
         schema=schema.outputs["schema"],
+        statistics=statistics.outputs["statistics"],
         registry=config.registry_dir,
         name=workload.name,
         code_fingerprint=code_fingerprint(workload.train.run_fn),

@@ -20,6 +20,11 @@ def _share(key: str, value: float) -> None:
         raise GateConfigError(f"{key}: {value} is not a share; it must be between 0 and 1")
 
 
+def _count(key: str, value: int) -> None:
+    if value < 0:
+        raise GateConfigError(f"{key}: {value} is not a number of rows; it must be 0 or more")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Allowance:
     """One accepted deviation. After `until` (a date, inclusive, UTC) the rule blocks again."""
@@ -66,7 +71,7 @@ class LabelPolicy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimePolicy:
-    """When a row happened. `feature` is a number of `unit` since 1970,.
+    """When a row happened. `feature` is a number of `unit` since 1970, or ISO 8601 text (UTC where it names no zone).
 
     `max_age_days` is against the clock and `min_advance_days` against the newest row of the baseline; both are off
     unless given. `ordered_splits` names splits that follow each other in time, such as [train, eval].
@@ -98,6 +103,7 @@ class DuplicatePolicy:
 
     def __post_init__(self):
         _share("duplicates.max_share", self.max_share)
+        _count("duplicates.max_rows", self.max_rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,6 +148,12 @@ class GatePolicy:
                 reject("severity", rule, catalog.RULES)
             if severity not in catalog.SEVERITIES:
                 reject(f"severity.{rule}", severity, catalog.SEVERITIES)
+        for split, rows in self.min_rows.items():
+            _count(f"min_rows.{split}", rows)
+        _count("max_samples", self.max_samples)
+        for feature, values in self.enums.items():
+            if not values:
+                raise GateConfigError(f"enums.{feature}: the list is empty; name the integers that it may hold")
 
     def severity_of(self, rule: str) -> str:
         """`block`, `warn` or `ignore` for `rule`."""

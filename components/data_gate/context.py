@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_pb2
 
 from components.data_gate.config import GatePolicy
+from components.data_gate.row_pass import TimeSpan
 from components.data_gate.row_question import RowQuestion
 from components.data_gate.summary import DataSummary, overall, summarize
 
@@ -44,6 +45,8 @@ class Context:
         self.serving = summarize(inputs.serving) if inputs.serving is not None else None
         self.features = {feature.name: feature for feature in inputs.schema.feature}
         self.questions: list[RowQuestion] = []
+        self.text_times: dict[str, TimeSpan] = {}
+        """Split -> range of the time column, where it is text that only the rows hold all of."""
 
     @functools.cached_property
     def data_sets(self) -> dict[str, DataSummary]:

@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,26 +12,44 @@ from components.data_gate.finding import Verdict
 from components.example_gen import streams
 from components.example_gen.config import IngestConfig
 from components.example_gen.csv_dialect import read_dialect
-from components.example_gen.errors import IngestDataError
 from components.example_gen.sources import Source, find_sources
 
 
-def add_lines(verdict: Verdict, folder: str, config: IngestConfig) -> Verdict:
-    """`verdict` with `line` (counted from 1) and the CSV `file` in samples, where the row is found in `folder`."""
-    wanted = {_values(sample["row"]): None for finding in verdict.findings for sample in finding.samples}
-    if not wanted:
+def add_lines(verdict: Verdict, patterns: Mapping[str, str], config: IngestConfig) -> Verdict:
+    """`verdict` with `line` (counted from 1) and the CSV `file` in samples, where the row is found by its values.
+
+    Args:
+      verdict: whose samples name example files and records.
+      patterns: split to folder or glob, as ingestion was given them.
+      config: what ingestion ran with.
+
+    Raises:
+      IngestDataError: the files are not there any more.
+    """
+    rows = [sample["row"] for finding in verdict.findings for sample in finding.samples]
+    if not rows:
         return verdict
+    wanted = {_values(row) for row in rows}
+    column, seen = _telling_column(rows)
     places: dict[tuple, list[tuple[str, int]]] = {}
-    for source in _csv_sources(folder, config):
+    for source in _csv_sources(patterns, config):
         for place, row in _rows(source, config):
-            values = _values(row)
-            if values in wanted:
+            # One column spares nearly all rows the rest.
+            if (not column or _normal(row.get(column, "")) in seen) and (values := _values(row)) in wanted:
                 places.setdefault(values, []).append((source.name, place))
     findings = []
     for finding in verdict.findings:
         samples = tuple(_placed(sample, places.get(_values(sample["row"]))) for sample in finding.samples)
         findings.append(dataclasses.replace(finding, samples=samples))
     return dataclasses.replace(verdict, findings=tuple(findings))
+
+
+def _telling_column(rows: Sequence[Mapping[str, Any]]) -> tuple[str, set[str]]:
+    """The column in which the rows differ most, of those that all of them have, and its values; "" if there is none."""
+    common = set.intersection(*({name for name, _ in _values(row)} for row in rows))
+    found = {name: {_normal(row[name]) for row in rows} for name in sorted(common)}
+    column = max(found, key=lambda name: len(found[name]), default="")
+    return column, found.get(column, set())
 
 
 def _placed(sample: Mapping[str, Any], places: list[tuple[str, int]] | None) -> Mapping[str, Any]:
@@ -42,11 +60,8 @@ def _placed(sample: Mapping[str, Any], places: list[tuple[str, int]] | None) -> 
     return {"file": file, "line": line, "row": sample["row"]}
 
 
-def _csv_sources(folder: str, config: IngestConfig) -> list[Source]:
-    try:
-        sources, _ = find_sources({"": folder}, config)
-    except IngestDataError:  # folders named after splits
-        sources, _ = find_sources({"": f"{folder}/*"}, config)
+def _csv_sources(patterns: Mapping[str, str], config: IngestConfig) -> list[Source]:
+    sources, _ = find_sources(dict(patterns), config)
     return [source for source in sources if source.format in ("csv", "tsv")]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx_bsl.coders import example_coder
 
 from components.data_gate.record_blocks import GZIP_MAGIC
@@ -37,6 +38,14 @@ def decode(records: Sequence[bytes] | np.ndarray) -> pa.RecordBatch:
     batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(list(records))
     names = sorted(batch.schema.names)
     return batch.select(names)
+
+
+def decode_text(records: Sequence[bytes], name: str) -> pa.Array:
+    """One column of text of serialized tf.Examples (list of binary), at a fraction of the cost of decoding them all."""
+    schema = schema_pb2.Schema()
+    schema.feature.add(name=name, type=schema_pb2.BYTES)
+    batch = example_coder.ExamplesToRecordBatchDecoder(schema.SerializeToString()).DecodeBatch(list(records))
+    return batch.column(0)
 
 
 def row_as_dict(batch: pa.RecordBatch, row: int, first: Sequence[str] = ()) -> dict[str, Any]:

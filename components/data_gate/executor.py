@@ -1,5 +1,7 @@
 """The DataGate step's work: reads artifacts, judges, leaves verdict.json and report.html, stops the run if need be."""
 
+import dataclasses
+import json
 import os
 from typing import Any
 
@@ -13,11 +15,16 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
-from components.data_gate import report
+from components.data_gate import blessed_statistics, report
 from components.data_gate.config import GatePolicy
 from components.data_gate.context import GateInputs, Statistics
+from components.data_gate.csv_lines import add_lines
 from components.data_gate.errors import DataRejectedError
+from components.data_gate.finding import Verdict
 from components.data_gate.gate import judge
+from components.example_gen.config import IngestConfig
+from components.example_gen.errors import IngestDataError
+from components.model_registry.registry import ModelRegistry
 
 VERDICT_FILE = "verdict.json"
 PAGE_FILE = "report.html"
@@ -37,10 +44,12 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         """See `DataGateSpec` for the keys of the three."""
         self._log_startup(input_dict, output_dict, exec_properties)
         policy = GatePolicy.from_json(exec_properties["policy"])
-        inputs = _read_inputs(input_dict)
+        inputs = _with_baseline(_read_inputs(input_dict), input_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["verdict"])
         scratch = self._get_tmp_dir() if self._context else None
         verdict = judge(inputs, policy, self._make_beam_pipeline, scratch)
+
+        verdict = _with_lines(verdict, input_dict.get("ingestion_report", []))
 
         artifact.set_int_custom_property("accepted", int(verdict.accepted))
         files = {VERDICT_FILE: verdict.to_json(), PAGE_FILE: report.render(verdict, inputs)}
@@ -55,6 +64,19 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             folder = os.path.join(step, "rejected", execution)
             _write(folder, files)
             raise DataRejectedError(verdict.message(os.path.join(folder, PAGE_FILE)))
+
+
+def _with_lines(verdict: Verdict, reports: list[types.Artifact]) -> Verdict:
+    """`verdict` with the lines of the files that the rows were ingested from, where those are still there."""
+    if not reports:
+        return verdict
+    with fileio.open(os.path.join(reports[0].uri, "report.json")) as file:
+        content = json.load(file)
+    try:
+        return add_lines(verdict, content["patterns"], IngestConfig.from_json(json.dumps(content["config"])))
+    except (IngestDataError, OSError) as error:
+        logging.info("sample rows keep the places of their examples, the files cannot be read: %s", error)
+        return verdict
 
 
 def _write(folder: str, files: dict[str, str]) -> None:
@@ -74,6 +96,23 @@ def _read_inputs(input_dict: dict[str, list[types.Artifact]]) -> GateInputs:
         examples=_example_files(input_dict.get("examples", [])),
         source=input_dict["examples"][0].uri if input_dict.get("examples") else "DATA",
     )
+
+
+def _with_baseline(
+    inputs: GateInputs, input_dict: dict[str, list[types.Artifact]], exec_properties: dict[str, Any]
+) -> GateInputs:
+    """`inputs` with the baseline of the model registry, where there is one and no other was given."""
+    registry = exec_properties.get("registry")
+    if inputs.baseline or not registry:
+        return inputs
+    examples = next(iter(input_dict.get("examples", [])), None)
+    fingerprint = examples.get_string_custom_property("input_fingerprint") if examples else ""
+    version, baseline = blessed_statistics.before(
+        ModelRegistry(registry, exec_properties["model_name"]), inputs.statistics, fingerprint
+    )
+    if version is not None:
+        logging.info("the baseline is the data of version %d in %s", version, registry)
+    return dataclasses.replace(inputs, baseline=baseline)
 
 
 def _statistics(artifacts: list[types.Artifact]) -> dict[str, Statistics]:

@@ -16,7 +16,8 @@ from components.data_gate.config import Allowance, GatePolicy
 from components.data_gate.context import Context, GateInputs
 from components.data_gate.finding import ALLOWED, Finding, NotChecked, Verdict
 from components.data_gate.row_question import RowQuestion
-from components.data_gate.rules import CHECKS
+from components.data_gate.rules import CHECKS, time
+from components.data_gate.rules.columns import refuse_unknown_columns
 from components.data_gate.rules.distance import refuse_wrong_comparators
 
 
@@ -40,11 +41,16 @@ def judge(
     """
     refuse_wrong_comparators(inputs.schema)
     context = Context(inputs, policy)
+    refuse_unknown_columns(context)
+    make_beam_pipeline = make_beam_pipeline or _local_pipeline
+    if policy.time and time.only_rows_tell(context, policy.time):
+        task = row_pass.RowPass(files=_training_first(context), time_text=policy.time.feature)
+        context.text_times = _run(task, make_beam_pipeline, scratch).times
     results = [result for check in CHECKS for result in check(context)]
     findings = [result for result in results if isinstance(result, Finding)]
     not_checked = [result for result in results if isinstance(result, NotChecked)]
     findings = [rated for finding in _once(findings) if (rated := _rate(finding, policy, inputs.now))]
-    findings += list(_look_at_rows(context, findings, make_beam_pipeline or _local_pipeline, scratch))
+    findings += list(_look_at_rows(context, findings, make_beam_pipeline, scratch))
     order = {catalog.BLOCK: 0, catalog.WARN: 1, ALLOWED: 2}
     findings.sort(key=lambda finding: (order[finding.severity], finding.feature, finding.rule, finding.split))
     return Verdict(
@@ -113,17 +119,24 @@ def _look_at_rows(
     )
     if not task.elements:
         return
-    with contextlib.ExitStack() as stack:
-        folder = scratch or stack.enter_context(tempfile.TemporaryDirectory())
-        answers, shared = row_pass.run(task, make_beam_pipeline(), os.path.join(folder, "rows.json"))
-    for question, answer in zip(questions, answers, strict=True):
+    result = _run(task, make_beam_pipeline, scratch)
+    known = {(finding.feature, finding.rule, finding.split) for finding in findings}
+    for question, answer in zip(questions, result.answers, strict=True):
         where = blocking.get((question.feature, question.rule, question.split))
         if where is not None:
             findings[where] = dataclasses.replace(findings[where], rows=answer.rows, samples=answer.samples)
-        elif question.decides and answer.rows:
+        elif question.decides and answer.rows and (question.feature, question.rule, question.split) not in known:
             yield from _rated(_from_rows(question, answer), context)
-    for split, result in shared.items():
-        yield from _rated(_from_shared(context, split, result), context)
+    for split, shared in result.shared.items():
+        yield from _rated(_from_shared(context, split, shared), context)
+
+
+def _run(
+    task: row_pass.RowPass, make_beam_pipeline: Callable[[], beam.Pipeline], scratch: str | None
+) -> row_pass.RowResult:
+    with contextlib.ExitStack() as stack:
+        folder = scratch or stack.enter_context(tempfile.TemporaryDirectory())
+        return row_pass.run(task, make_beam_pipeline(), os.path.join(folder, "rows.json"))
 
 
 def _rated(finding: Finding | None, context: Context) -> Iterator[Finding]:

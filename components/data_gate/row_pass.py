@@ -5,6 +5,7 @@ Each element is a file; what comes out of it is small: counts, a few sample rows
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from components.data_gate import example_files, record_blocks, row_hash
+from components.data_gate import example_files, iso_time, record_blocks, row_hash
 from components.data_gate.row_question import RowQuestion
 
 _BATCH_ROWS = 4096
@@ -25,21 +26,23 @@ class RowPass:
 
     `files` is by split, the training split first. Rows are compared between splits when `one_in` is above 0: those
     whose content falls into one of `one_in` classes, which estimates the share of all. Rows are equal when their
-    `columns` are; empty means all columns.
+    `columns` are; empty means all columns. `time_text` is a column of ISO 8601 text whose range is wanted.
     """
 
     files: Mapping[str, tuple[str, ...]]
-    questions: tuple[RowQuestion, ...]
-    one_in: int
-    key: tuple[str, ...]
-    max_samples: int
+    questions: tuple[RowQuestion, ...] = ()
+    one_in: int = 0
+    key: tuple[str, ...] = ()
+    max_samples: int = 0
     columns: tuple[str, ...] = ()
+    time_text: str = ""
 
     @property
     def elements(self) -> list[tuple[str, str]]:
         """(split, file) for every file that somebody asks about."""
         asked = {question.split for question in self.questions}
-        return [(split, file) for split, files in self.files.items() if self.one_in or split in asked for file in files]
+        everywhere = bool(self.one_in or self.time_text)
+        return [(split, file) for split, files in self.files.items() if everywhere or split in asked for file in files]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +62,26 @@ class SharedRows:
     samples: tuple[Mapping[str, Any], ...]
 
 
-def run(task: RowPass, pipeline: beam.Pipeline, out: str) -> tuple[list[RowAnswer], dict[str, SharedRows]]:
-    """Answers in the order of `task.questions`, and shared rows by split.
+@dataclasses.dataclass(frozen=True)
+class TimeSpan:
+    """Oldest and newest time of a split in seconds since 1970, and how many texts are no time at all."""
+
+    oldest: float
+    newest: float
+    unreadable: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RowResult:
+    """`answers` in the order of the questions; the others by split."""
+
+    answers: list[RowAnswer]
+    shared: dict[str, SharedRows]
+    times: dict[str, TimeSpan]
+
+
+def run(task: RowPass, pipeline: beam.Pipeline, out: str) -> RowResult:
+    """What is found in the rows.
 
     Args:
       task: what to look for.
@@ -83,7 +104,7 @@ def run(task: RowPass, pipeline: beam.Pipeline, out: str) -> tuple[list[RowAnswe
         split: SharedRows(item["compared"], item["shared"], tuple(_samples(task, item["where"])))
         for split, item in found["shared"].items()
     }
-    return answers, shared
+    return RowResult(answers, shared, {split: TimeSpan(*span) for split, span in found["times"].items()})
 
 
 def _write(found: dict[str, Any], out: str) -> None:
@@ -92,7 +113,7 @@ def _write(found: dict[str, Any], out: str) -> None:
 
 
 class _ReadFile(beam.DoFn):
-    """From one file: {"rows": counts, "samples": lists, "hashes": [(split, file, hashes, record numbers)]}."""
+    """From one file: {"rows": counts, "samples": lists, "hashes": [(split, file, hashes, record numbers)], "times"}."""
 
     def __init__(self, task: RowPass):
         self._task = task
@@ -105,6 +126,7 @@ class _ReadFile(beam.DoFn):
         samples: list[list[dict]] = [[] for _ in task.questions]
         chosen: list[bytes] = []
         hashes: list[np.ndarray] = []
+        times: dict[str, list] = {}
         places, first = [np.zeros(0, np.int64)], 0
         for block in record_blocks.blocks(path):
             if questions:
@@ -123,11 +145,29 @@ class _ReadFile(beam.DoFn):
                 here = _chosen(block, task.one_in)
                 chosen += block.records(here)
                 places.append(first + here)
+            if task.time_text:
+                column = example_files.decode_text(block.records(range(len(block))), task.time_text)
+                times = _joined(times, {split: _span(iso_time.seconds_of_column(column.flatten()))})
             first += len(block)
         if chosen:
             hashes.append(_hashes(chosen))
         found = [(split, path, np.concatenate(hashes), np.concatenate(places))] if hashes else []
-        yield {"rows": rows, "samples": samples, "hashes": found}
+        yield {"rows": rows, "samples": samples, "hashes": found, "times": times}
+
+
+def _span(seconds: np.ndarray) -> list:
+    """[oldest, newest, number of NaN]; infinities where there is no time."""
+    known = seconds[~np.isnan(seconds)]
+    oldest, newest = known.min(initial=math.inf), known.max(initial=-math.inf)
+    return [float(oldest), float(newest), len(seconds) - len(known)]
+
+
+def _joined(one: dict[str, list], other: dict[str, list]) -> dict[str, list]:
+    result = dict(one)
+    for split, (oldest, newest, unreadable) in other.items():
+        low, high, count = result.get(split, [math.inf, -math.inf, 0])
+        result[split] = [min(low, oldest), max(high, newest), count + unreadable]
+    return result
 
 
 def _chosen(block: record_blocks.Block, one_in: int) -> np.ndarray:
@@ -151,7 +191,8 @@ class _Gather(beam.CombineFn):
         self._task = task
 
     def create_accumulator(self) -> dict[str, Any]:
-        return {"rows": [0] * len(self._task.questions), "samples": [[] for _ in self._task.questions], "hashes": []}
+        questions = self._task.questions
+        return {"rows": [0] * len(questions), "samples": [[] for _ in questions], "hashes": [], "times": {}}
 
     def add_input(self, accumulator: dict[str, Any], element: dict[str, Any]) -> dict[str, Any]:
         return self.merge_accumulators([accumulator, element])
@@ -163,11 +204,12 @@ class _Gather(beam.CombineFn):
                 merged["rows"][i] += rows
                 merged["samples"][i] = (merged["samples"][i] + accumulator["samples"][i])[: self._task.max_samples]
             merged["hashes"] += accumulator["hashes"]
+            merged["times"] = _joined(merged["times"], accumulator["times"])
         return merged
 
     def extract_output(self, accumulator: dict[str, Any]) -> dict[str, Any]:
         shared = _shared(self._task, accumulator["hashes"])
-        return {"rows": accumulator["rows"], "samples": accumulator["samples"], "shared": shared}
+        return {key: accumulator[key] for key in ("rows", "samples", "times")} | {"shared": shared}
 
 
 def _shared(task: RowPass, hashes: Sequence[tuple[str, str, np.ndarray, np.ndarray]]) -> dict[str, Any]:

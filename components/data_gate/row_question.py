@@ -6,13 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.data_gate import iso_time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowQuestion:
     """Which rows of `split` break `rule` in `feature`.
 
-    `test` is one of: missing, count, nan, infinite, range (outside `low` to `high`), values (not in `values`).
+    `test` is one of: missing, count, nan, infinite, range (outside `low` to `high`), values (not in `values`), and of
+    text: late (a time after `high`, in seconds since 1970), timeless (no ISO 8601 time), blank (no value, or empty);
+    unlabelled is missing or NaN.
     `decides`: there is a finding only if a row answers yes; otherwise it stands already and rows illustrate it.
     """
 
@@ -86,6 +91,26 @@ def _values(question: RowQuestion, column: pa.Array) -> np.ndarray:
     return rows[~np.asarray(_is_in(values, question.values), bool)] if len(values) else rows
 
 
+def _late(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _rows_and_values(column)
+    return rows[iso_time.seconds_of_column(values) > question.high]
+
+
+def _timeless(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _rows_and_values(column)
+    return rows[np.isnan(iso_time.seconds_of_column(values))]
+
+
+def _blank(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _rows_and_values(column)
+    filled = rows[np.asarray(pc.greater(pc.binary_length(values), 0), bool)] if len(values) else rows
+    return np.setdiff1d(np.arange(len(column)), filled)
+
+
+def _unlabelled(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    return np.concatenate([_missing(question, column), _nan(question, column)])
+
+
 def _is_in(values: pa.Array, allowed: Sequence[str]) -> list[bool]:
     encoded = values.dictionary_encode()
     known = set(allowed)
@@ -97,4 +122,15 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-_TESTS = {"missing": _missing, "count": _count, "nan": _nan, "infinite": _infinite, "range": _range, "values": _values}
+_TESTS = {
+    "missing": _missing,
+    "count": _count,
+    "nan": _nan,
+    "infinite": _infinite,
+    "range": _range,
+    "values": _values,
+    "late": _late,
+    "timeless": _timeless,
+    "blank": _blank,
+    "unlabelled": _unlabelled,
+}

@@ -96,13 +96,21 @@ def _range(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: sc
     low, high = wording.bounds(feature)
     before = f"{low:g} to {high:g}"
     lows, highs = zip(*(extremes for column in columns if (extremes := wording.extremes(column))), strict=True)
-    if feature.HasField("int_domain"):
-        feature.int_domain.min, feature.int_domain.max = int(min(low, *lows)), int(max(high, *highs))
-    elif feature.HasField("bool_domain"):
-        feature.int_domain.min, feature.int_domain.max = int(min(lows)), int(max(highs))
-    else:
-        feature.float_domain.min, feature.float_domain.max = min(low, *lows), max(high, *highs)
+    if feature.HasField("bool_domain"):
+        feature.int_domain.min, feature.int_domain.max = _int64(min(lows)), _int64(max(highs))
+        return "range", before, "{:g} to {:g}".format(*wording.bounds(feature))
+    number = _int64 if feature.HasField("int_domain") else float
+    domain = feature.int_domain if feature.HasField("int_domain") else feature.float_domain
+    if min(lows) < low:
+        domain.min = number(min(lows))
+    if max(highs) > high:
+        domain.max = number(max(highs))
     return "range", before, "{:g} to {:g}".format(*wording.bounds(feature))
+
+
+def _int64(value: float) -> int:
+    """Statistics hold integers as doubles, which reach one beyond the largest."""
+    return min(int(value), (1 << 63) - 1) if value > 0 else max(int(value), -(1 << 63))
 
 
 def _values(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:

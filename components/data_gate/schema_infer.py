@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -49,13 +48,17 @@ def infer(batches: Sequence[pa.RecordBatch], not_served: Collection[str] = ()) -
     return schema
 
 
-def _mark_pictures(feature: schema_pb2.Feature, batches: Iterable[pa.RecordBatch]) -> None:
+def _mark_pictures(feature: schema_pb2.Feature, batches: Sequence[pa.RecordBatch]) -> None:
     """Encoded pictures, one in every row: no text, whose values would be counted."""
     if feature.type != schema_pb2.BYTES:
         return
-    values = [batch.column(batch.schema.get_field_index(feature.name)) for batch in batches if batch.num_rows]
-    if all((pc.list_value_length(column).to_numpy(zero_copy_only=False) == 1).all() for column in values) and all(
-        value.as_py().startswith(_PICTURES) for column in values for value in column.flatten()[:_LOOKED_AT]
+    columns = [batch.column(index) for batch in batches if (index := batch.schema.get_field_index(feature.name)) >= 0]
+    # A batch without the column, or with nothing in it, has rows without a picture.
+    whole = len(columns) == len(batches) and not any(pa.types.is_null(column.type) for column in columns)
+    if whole and all(
+        (column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False) == 1).all()
+        and all(value.as_py().startswith(_PICTURES) for value in column.flatten()[:_LOOKED_AT])
+        for column in columns
     ):
         feature.ClearField("domain")
         feature.image_domain.SetInParent()

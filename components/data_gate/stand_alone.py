@@ -2,9 +2,11 @@
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_data_validation as tfdv
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -68,7 +70,15 @@ def validate(
         source=data,
     )
     verdict = judge(inputs, gate_policy)
-    return (add_lines(verdict, data, config) if folder.ingested else verdict), inputs
+    return (add_lines(verdict, _patterns(folder), config) if folder.ingested else verdict), inputs
+
+
+def _patterns(folder: DataFolder) -> dict[str, str]:
+    """What was ingested: the folder, or those of its splits."""
+    places = (
+        (split, os.path.join(folder.path, name)) for split in folder.statistics for name in (split, f"Split-{split}")
+    )
+    return {split: place for split, place in places if tf.io.gfile.isdir(place)} or {"": folder.path}
 
 
 def load_schema(path: str) -> schema_pb2.Schema:

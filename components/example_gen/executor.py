@@ -58,4 +58,4 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(examples, "tfrecords_gzip")
         page.span = span
-        report.write(result, page.uri, config, span=span, version=version)
+        report.write(result, page.uri, config, span=span, version=version, patterns=patterns)

@@ -33,6 +33,7 @@ class ModelRegistrarSpec(component_spec.ComponentSpec):
         "evaluation": component_spec.ChannelParameter(type=standard_artifacts.ModelEvaluation, optional=True),
         "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples, optional=True),
         "schema": component_spec.ChannelParameter(type=standard_artifacts.Schema, optional=True),
+        "statistics": component_spec.ChannelParameter(type=standard_artifacts.ExampleStatistics, optional=True),
     }
     OUTPUTS = {"registration": component_spec.ChannelParameter(type=ModelRegistration)}
 
@@ -54,6 +55,7 @@ class ModelRegistrar(base_component.BaseComponent):
         evaluation: types.BaseChannel | None = None,
         examples: types.BaseChannel | None = None,
         schema: types.BaseChannel | None = None,
+        statistics: types.BaseChannel | None = None,
         promote_to: str = "stable",
         code_fingerprint: str = "",
     ) -> None:
@@ -68,6 +70,7 @@ class ModelRegistrar(base_component.BaseComponent):
           evaluation: the Evaluator's metrics, of which those over all rows go into the entry.
           examples: what the model was trained on, for span and fingerprint.
           schema: the schema it was trained with, for its fingerprint.
+          statistics: of the data it was trained on; kept with the model, for DataGate to compare later data with.
           promote_to: the alias to point at the model, "" for none.
           code_fingerprint: of the training code.
         """
@@ -83,6 +86,7 @@ class ModelRegistrar(base_component.BaseComponent):
                 evaluation=evaluation,
                 examples=examples,
                 schema=schema,
+                statistics=statistics,
                 registration=types.Channel(type=ModelRegistration),
             )
         )

@@ -39,6 +39,7 @@ class Executor(base_executor.BaseExecutor):
             path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model)),
             lineage=self._lineage(input_dict, exec_properties, model.uri),
             metrics=overall_metrics(input_dict),
+            statistics=next((statistics.uri for statistics in input_dict.get("statistics") or []), None),
         )
         if alias := _alias(input_dict, exec_properties["promote_to"]):
             registry.promote(entry.version, alias)

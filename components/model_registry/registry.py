@@ -2,6 +2,7 @@
 
     versions/7/entry.json                   lineage, metrics, digest
     versions/7/model/Format-Serving/...     the SavedModel, laid out as a TFX Model artifact
+    versions/7/statistics/Split-train/...   statistics of its data, where the registrar was given them
     aliases/00000012/aliases.json           {"aliases": {"stable": 7, "previous": 6}, "why": "promote 7", ...}
 
 Nothing is ever changed in place. The aliases are those of the highest number; whoever publishes the next number first
@@ -21,6 +22,7 @@ from components.pusher.content import manifest_of
 
 SERVING_FOLDER = "Format-Serving"  # what tfx.utils.path_utils.serving_model_path looks for
 _ENTRY = "entry.json"
+_STATISTICS = "statistics"
 _ALIASES = "aliases.json"
 _ALIAS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _MAX_ATTEMPTS = 100
@@ -44,9 +46,14 @@ class ModelRegistry:
         self._store = Store(root)
 
     def register(
-        self, model: str | pathlib.Path, *, lineage: Lineage | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        model: str | pathlib.Path,
+        *,
+        lineage: Lineage | None = None,
+        metrics: Mapping[str, float] | None = None,
+        statistics: str | pathlib.Path | None = None,
     ) -> ModelEntry:
-        """Copies a SavedModel folder into the registry.
+        """Copies a SavedModel folder into the registry, and the folder of its data's statistics if given.
 
         Registering the same content again returns the entry that is there.
         """
@@ -72,6 +79,8 @@ class ModelRegistry:
                 posixpath.join(MODEL_FOLDER, SERVING_FOLDER): source,
                 _ENTRY: entry.to_json().encode(),
             }
+            if statistics is not None:
+                contents[_STATISTICS] = pathlib.Path(statistics)
             try:
                 self._store.publish(self._path("versions", str(version)), contents, _ENTRY)
             except TakenError:
@@ -158,6 +167,17 @@ class ModelRegistry:
         entry = self.resolve(reference)
         self._store.download(self._path("versions", str(entry.version), MODEL_FOLDER), pathlib.Path(target))
         return entry
+
+    def statistics(self, version: int) -> dict[str, bytes]:
+        """Split folder, such as Split-train, to the first file in it; empty where none were kept with the model."""
+        folder = self._path("versions", str(version), _STATISTICS)
+        found = {}
+        for split in self._store.folders(folder):
+            names = self._store.folders(posixpath.join(folder, split))
+            content = self._store.read(posixpath.join(folder, split, names[0])) if names else None
+            if content is not None:
+                found[split] = content
+        return found
 
     def _change_aliases(self, change: Callable[[dict[str, int]], dict[str, int]], why: str) -> dict[str, int]:
         for _ in range(_MAX_ATTEMPTS):

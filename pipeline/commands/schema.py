@@ -55,14 +55,21 @@ def _ingest_section(path: str | None) -> dict[str, Any]:
         return {}
     import yaml
 
-    content = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
-    return content.get("ingest", {}) if "train" in content else content
+    from components.data_gate.errors import GateConfigError
+
+    try:
+        content = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise GateConfigError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
+    whole = isinstance(content, dict) and {"ingest", "train"} & set(content)
+    return (content.get("ingest") or {}) if whole else content
 
 
 def _write_or_print(text: str, output: str | None) -> None:
     if output is None:
         print(text, end="")
         return
+    pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(output).write_text(text, encoding="utf-8")
     print(f"{output}: read it, correct it, commit it")
 

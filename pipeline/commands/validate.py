@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         )
         if args.html:
             title = f"Data validation of {pathlib.Path(args.input).name}"
+            pathlib.Path(args.html).parent.mkdir(parents=True, exist_ok=True)
             pathlib.Path(args.html).write_text(report.render(verdict, inputs, title), encoding="utf-8")
     print(json.dumps(verdict.as_dict()) if args.json else _text(verdict))
     if not verdict.accepted:
@@ -73,10 +74,10 @@ def _sections(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {}
     try:
         content = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise GateConfigError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
-    if isinstance(content, dict) and "train" in content:
-        return content.get("gate", {}), content.get("ingest", {})
+    if isinstance(content, dict) and {"gate", "ingest", "train"} & set(content):
+        return content.get("gate") or {}, content.get("ingest") or {}
     return content, {}
 
 

@@ -53,6 +53,7 @@ def check(context: Context) -> Iterator[Finding]:
         anomalies = _anomalies(context, name)
         for feature, info in sorted(anomalies.anomaly_info.items()):
             yield from _findings(context, name, feature, info)
+        yield from _integers_out_of_range(context, name)
         yield from _optional_columns_gone(context, name)
 
 
@@ -88,6 +89,11 @@ def _findings(context: Context, name: str, feature: str, info: anomalies_pb2.Ano
     rules = {RULE_OF_TYPE.get(reason.type, "anomaly"): reason.description for reason in info.reason}
     if "infinite" in rules and "out-of-range" in rules and not _finite_out_of_range(context, name, feature):
         del rules["out-of-range"]  # the infinity itself is what is out of range
+    single = (
+        column is not None and column.max_values <= 1 and proto is not None and wording.value_count(proto) == (1, 1)
+    )
+    if single and "missing-values" in rules:
+        rules.pop("number-of-values", None)  # a shape says it of every row without a value once more
     for rule, description in rules.items():
         why = description
         if rule == "missing-column":
@@ -112,6 +118,23 @@ def _finite_out_of_range(context: Context, name: str, feature: str) -> bool:
     buckets = column.number.distribution.buckets
     finite = [b for b in buckets if abs(b.low) != float("inf") and abs(b.high) != float("inf")]
     return any(bucket.low < low or bucket.high > high for bucket in finite)
+
+
+def _integers_out_of_range(context: Context, name: str) -> Iterator[Finding]:
+    """TFDV takes any integer in a bool_domain, and does not see 2**63 - 1 above a max."""
+    for feature, proto in context.features.items():
+        column = context.data_sets[name].columns.get(feature)
+        ends = wording.extremes(column) if column and column.type == "INT" else None
+        low, high = wording.bounds(proto)
+        if ends and (ends[0] < low or ends[1] > high) and context.expects(feature, name):
+            yield Finding(
+                feature=feature,
+                rule="out-of-range",
+                split=name,
+                observed=wording.observed("out-of-range", column, proto, context.schema, ""),
+                allowed=wording.allowed("out-of-range", proto, context.schema, name == SERVING),
+            )
+            ask_for_rows(context, name, feature, "out-of-range")
 
 
 def _optional_columns_gone(context: Context, name: str) -> Iterator[Finding]:

@@ -60,6 +60,9 @@ def check_drift(context: Context) -> Iterator[Finding | NotChecked]:
     for split, data in context.splits.items():
         baseline = context.baseline_of(split)
         assert baseline is not None
+        if not baseline.num_rows:
+            yield NotChecked(rule="drift", why=f"the baseline of {split} has no rows")
+            continue
         yield from _compare(context, "drift", split, data, baseline)
 
 
@@ -67,6 +70,9 @@ def check_skew(context: Context) -> Iterator[Finding | NotChecked]:
     """The training split against what was served."""
     if context.serving is None:
         yield NotChecked(rule="skew", why="there are no serving statistics")
+        return
+    if not context.serving.num_rows:
+        yield NotChecked(rule="skew", why="the serving log holds no request")
         return
     if not any(feature.HasField("skew_comparator") for feature in context.features.values()):
         yield NotChecked(rule="skew", why="no feature of the schema has a skew_comparator")
@@ -84,8 +90,12 @@ def _compare(
             if not comparator.HasField(kind) or not context.expects(name, split):
                 continue
             after, before = new.columns.get(name), old.columns.get(name)
-            if after is None or before is None or not after.num_present:
+            if after is None or not after.num_present:
                 continue  # missing-column and missing-values speak for these
+            if before is None or not before.num_present:
+                why = f"what {split} is compared with has no value of {name}"
+                yield NotChecked(rule=rule, feature=name, why=why)
+                continue
             distance = measure(after, before)
             if distance is None:
                 yield NotChecked(rule=rule, feature=name, why=_incomparable(name, split, after, before))

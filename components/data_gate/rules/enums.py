@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from components.data_gate.context import Context
 from components.data_gate.finding import Finding, NotChecked
 from components.data_gate.row_question import RowQuestion
+from components.data_gate.rules import wording
 from components.data_gate.rules.wording import listed
 from components.data_gate.summary import ColumnSummary
 
@@ -43,7 +44,7 @@ def check(context: Context) -> Iterator[Finding | NotChecked]:
 
 
 def _finding(feature: str, split: str, unexpected: dict[str, float], allowed: tuple[str, ...]) -> Finding:
-    shown = listed([f"{value} ({count:.0f} times)" for value, count in unexpected.items()])
+    shown = listed([f"{wording.shown(value)} ({count:.0f} times)" for value, count in unexpected.items()])
     return Finding(feature=feature, rule=RULE, split=split, observed=shown, allowed=listed(allowed))
 
 

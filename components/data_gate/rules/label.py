@@ -24,7 +24,7 @@ def check(context: Context) -> Iterator[Finding | NotChecked]:
 def _check(
     context: Context, label: LabelPolicy, split: str, column: ColumnSummary | None, num_rows: float
 ) -> Iterator[Finding]:
-    missing = num_rows - column.num_present if column else num_rows
+    missing = num_rows - _labelled(column) if column else num_rows
     if missing > label.max_missing * num_rows:
         yield Finding(
             feature=label.feature,
@@ -33,8 +33,9 @@ def _check(
             observed=f"{missing:.0f} of {num_rows:.0f} rows have no label ({missing / num_rows:.2%})",
             allowed=f"at most {label.max_missing:.2%}",
         )
-        context.ask(RowQuestion(feature=label.feature, rule="label-missing", split=split, test="missing"))
-    shares = _class_shares(label, column) if column and column.num_present else {}
+        test = "blank" if column and column.category and column.type == "BYTES" else "unlabelled"
+        context.ask(RowQuestion(feature=label.feature, rule="label-missing", split=split, test=test))
+    shares = _class_shares(label, column) if column and _labelled(column) else {}
     if not shares:
         return
     rarest = min(shares, key=lambda name: shares[name])
@@ -49,8 +50,18 @@ def _check(
         )
 
 
+def _labelled(column: ColumnSummary) -> float:
+    """Rows with a label: NaN and the empty text are none."""
+    if column.number is not None:
+        return column.num_present - column.number.num_nan
+    return column.num_present - (column.category.counts.get("", 0.0) if column.category else 0.0)
+
+
 def _class_shares(label: LabelPolicy, column: ColumnSummary) -> dict[str, float]:
     if column.number is not None:
         above = column.number.distribution.share_above(label.threshold)
         return {f"at most {label.threshold:g}": 1 - above, f"above {label.threshold:g}": above}
-    return column.category.shares() if column.category is not None else {}
+    if column.category is None:
+        return {}
+    labelled = _labelled(column) or 1.0
+    return {value: count / labelled for value, count in column.category.counts.items() if value}

@@ -7,6 +7,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from components.data_gate.summary import ColumnSummary
 
 _MAX_LISTED = 12
+_NO_TEXT = "__BYTES_VALUE__"
+"""What TFDV puts in place of values that are no UTF-8."""
 
 
 def bounds(feature: schema_pb2.Feature) -> tuple[float, float]:
@@ -45,10 +47,17 @@ def value_count(feature: schema_pb2.Feature) -> tuple[float, float]:
     return float(feature.value_count.min), float(most)
 
 
+def shown(value: str) -> str:
+    """A category in a sentence; in quotes where one would not see it, or its ends."""
+    if value == _NO_TEXT:
+        return "bytes that are no UTF-8 text"
+    return value if value and value == value.strip() else repr(value)
+
+
 def listed(values: tuple[str, ...] | list[str]) -> str:
     """A list for a sentence, cut where it gets long."""
-    shown = ", ".join(str(value) for value in values[:_MAX_LISTED])
-    return shown + (f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else "")
+    first = ", ".join(str(value) for value in values[:_MAX_LISTED])
+    return first + (f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else "")
 
 
 def observed(
@@ -76,9 +85,8 @@ def observed(
         return f"values from {ends[0]:.15g} to {ends[1]:.15g}" if ends else description
     if rule == "unexpected-value" and column.category and feature is not None:
         known = domain_values(feature, schema)
-        unknown = [
-            f"{value} ({count:.0f} times)" for value, count in column.category.counts.items() if value not in known
-        ]
+        counts = column.category.counts.items()
+        unknown = [f"{shown(value)} ({count:.0f} times)" for value, count in counts if value not in known]
         return listed(unknown) if unknown else description
     return description.strip().rstrip(".")
 

@@ -109,6 +109,17 @@ def test_mistakes_are_named(sluice, folder, arguments, message):
     assert message in err
 
 
+def test_a_file_with_a_gate_section_is_a_policy_too_and_the_page_gets_its_folder(sluice, folder, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("gate: {min_rows: {train: 5000}}\ningest:\n", encoding="utf-8")
+    page = tmp_path / "new" / "folder" / "page.html"
+    arguments = ["validate", "--input", folder(), "--schema", SCHEMA, "--policy", policy, "--html", page]
+    code, out, _ = sluice(*arguments)
+    assert code == 3
+    assert "too-few-rows in train" in out
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
 def test_schema_update_accepts_what_diff_shows_and_keeps_the_rest(sluice, folder, tmp_path):
     bad = folder(payment_type_line42="Bitcoin", trip_start_hour_line100="25")
     schema = tmp_path / "schema.pbtxt"
