@@ -66,7 +66,7 @@ class EvaluateConfig:
     confidence_intervals: bool = False
     """Jackknife intervals, shown beside each value: slower. Bounds hold for the value itself."""
     operating_threshold: float | None = None
-    """The probability from which a prediction counts as positive: adds the confusion matrix there, for every slice."""
+    """The probability above which a prediction counts as positive: the report shows the confusion matrix there."""
 
     def __post_init__(self) -> None:
         if not any(metric.decides for metric in self.metrics):

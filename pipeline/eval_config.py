@@ -4,6 +4,7 @@ import json
 
 from tensorflow_model_analysis.proto import config_pb2
 
+from components.evaluator.results import CONFUSION_AT
 from pipeline.config import EvaluateConfig, MetricConfig
 
 # A SavedModel called through its signatures, whatever wrote it. Unless told, TFMA tries to load it as a Keras model
@@ -80,10 +81,14 @@ def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) ->
 
 
 def _confusion(config: EvaluateConfig) -> list[config_pb2.MetricConfig]:
-    if config.operating_threshold is None:
+    threshold = config.operating_threshold
+    if threshold is None:
         return []
-    params = json.dumps({"thresholds": [config.operating_threshold]})
-    return [config_pb2.MetricConfig(class_name="ConfusionMatrixAtThresholds", config=params)]
+    # By the plot: it is made from the histogram that AUC needs anyway. ConfusionMatrixAtThresholds would go over every
+    # example of every slice once more.
+    steps = 100 if round(threshold, 2) == threshold else 1000
+    params = {"name": f"{CONFUSION_AT}{threshold:g}", "num_thresholds": steps + 1}
+    return [config_pb2.MetricConfig(class_name="ConfusionMatrixPlot", config=json.dumps(params))]
 
 
 def _threshold(metric: MetricConfig, has_baseline: bool) -> config_pb2.MetricThreshold:

@@ -11,8 +11,8 @@ def evaluation_page(verdict: Verdict) -> str:
     body: str = tag("p", Markup(f"Verdict: {state}"), css="verdict")
     body += Markup("<ul>" + "".join(tag("li", reason) for reason in verdict.reasons) + "</ul>")
     body += tag("h2", "The whole split") + _table([row for row in verdict.rows if row.slice == WHOLE])
-    if WHOLE in verdict.confusions:
-        body += _confusion(verdict.confusions[WHOLE])
+    if verdict.confusion:
+        body += _confusion(verdict.confusion)
     if verdict.calibration:
         body += _calibration(verdict.calibration)
     for metric in sorted({row.metric for row in verdict.rows if row.slice != WHOLE}):
@@ -45,7 +45,7 @@ def _table(rows: list[Row]) -> Markup:
 
 
 def _confusion(matrix: Confusion) -> Markup:
-    positives, negatives = f"at or above {matrix.threshold:g}", f"below {matrix.threshold:g}"
+    positives, negatives = f"above {matrix.threshold:g}", f"{matrix.threshold:g} or below"
     rows = [
         ("positive", int(matrix.true_positives), int(matrix.false_negatives)),
         ("negative", int(matrix.false_positives), int(matrix.true_negatives)),

@@ -6,6 +6,8 @@ from typing import Any
 import tensorflow_model_analysis as tfma
 
 WHOLE = "all"
+# What a confusion matrix plot is called that holds the matrix at the operating threshold; the threshold follows.
+CONFUSION_AT = "confusion_at_"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +43,11 @@ class CalibrationBin:
 
 @dataclasses.dataclass(frozen=True)
 class ModelResults:
-    """One model's results; the slices are in TFMA's order, and one that it left out as too small is empty."""
+    """One model's results: numbers by slice and metric (a slice left out as too small is empty), and the whole split's
+    confusion matrix and calibration, where the EvalConfig asks for them."""
 
     numbers: dict[str, dict[str, Number]]
-    confusions: dict[str, Confusion]
+    confusion: Confusion | None
     calibration: tuple[CalibrationBin, ...]
 
 
@@ -57,7 +60,6 @@ def read_results(evaluation_dir: str, model_name: str, num_bins: int = 10) -> Mo
       num_bins: how many equal parts of [0, 1] the calibration of the whole split is summed up in.
     """
     numbers: dict[str, dict[str, Number]] = {}
-    confusions: dict[str, Confusion] = {}
     for record in tfma.load_metrics(evaluation_dir):
         found = [item for item in record.metric_keys_and_values if _is_of(item.key, model_name)]
         if not found and any(item.key.model_name for item in record.metric_keys_and_values):
@@ -65,13 +67,16 @@ def read_results(evaluation_dir: str, model_name: str, num_bins: int = 10) -> Mo
         name = slice_name(record.slice_key)
         numbers[name] = {}
         for item in found:
-            kind = item.value.WhichOneof("type")
-            if kind == "double_value" and not item.key.is_diff:
+            if item.value.WhichOneof("type") == "double_value" and not item.key.is_diff:
                 numbers[name][item.key.name] = _number(item)
-            elif kind == "confusion_matrix_at_thresholds" and not item.key.is_diff:
-                (matrix,) = item.value.confusion_matrix_at_thresholds.matrices[:1]
-                confusions[name] = Confusion(*(getattr(matrix, field.name) for field in dataclasses.fields(Confusion)))
-    return ModelResults(numbers, confusions, _calibration(evaluation_dir, model_name, num_bins))
+    plots = [
+        item
+        for record in tfma.load_plots(evaluation_dir)
+        if slice_name(record.slice_key) == WHOLE
+        for item in record.plot_keys_and_values
+        if _is_of(item.key, model_name)
+    ]
+    return ModelResults(numbers, _confusion(plots), _calibration(plots, num_bins))
 
 
 def slice_name(key: Any) -> str:
@@ -96,22 +101,29 @@ def _number(item: Any) -> Number:
     return Number(value, interval.lower_bound.double_value.value, interval.upper_bound.double_value.value)
 
 
-def _calibration(evaluation_dir: str, model_name: str, num_bins: int) -> tuple[CalibrationBin, ...]:
-    sums = [[0.0, 0.0, 0.0] for _ in range(num_bins)]  # examples, predictions, labels
-    for record in tfma.load_plots(evaluation_dir):
-        if slice_name(record.slice_key) != WHOLE:
+def _confusion(plots: list[Any]) -> Confusion | None:
+    for item in plots:
+        if not item.key.name.startswith(CONFUSION_AT):
             continue
-        for item in record.plot_keys_and_values:
-            if not _is_of(item.key, model_name):
+        threshold = float(item.key.name.removeprefix(CONFUSION_AT))
+        matrices = item.value.confusion_matrix_at_thresholds.matrices
+        matrix = min(matrices, key=lambda matrix: abs(matrix.threshold - threshold))
+        counts = (matrix.true_positives, matrix.false_positives, matrix.true_negatives, matrix.false_negatives)
+        return Confusion(threshold, *counts)
+    return None
+
+
+def _calibration(plots: list[Any], num_bins: int) -> tuple[CalibrationBin, ...]:
+    sums = [[0.0, 0.0, 0.0] for _ in range(num_bins)]  # examples, predictions, labels
+    for item in plots:
+        for bucket in item.value.calibration_histogram_buckets.buckets:
+            if not bucket.num_weighted_examples.value:
                 continue
-            for bucket in item.value.calibration_histogram_buckets.buckets:
-                if not bucket.num_weighted_examples.value:
-                    continue
-                middle = (bucket.lower_threshold_inclusive + bucket.upper_threshold_exclusive) / 2
-                total = sums[min(num_bins - 1, max(0, int(min(max(middle, 0.0), 1.0) * num_bins)))]
-                total[0] += bucket.num_weighted_examples.value
-                total[1] += bucket.total_weighted_refined_prediction.value
-                total[2] += bucket.total_weighted_label.value
+            middle = (bucket.lower_threshold_inclusive + bucket.upper_threshold_exclusive) / 2
+            total = sums[min(num_bins - 1, max(0, int(min(max(middle, 0.0), 1.0) * num_bins)))]
+            total[0] += bucket.num_weighted_examples.value
+            total[1] += bucket.total_weighted_refined_prediction.value
+            total[2] += bucket.total_weighted_label.value
     return tuple(
         CalibrationBin(index / num_bins, (index + 1) / num_bins, count, predictions / count, labels / count)
         for index, (count, predictions, labels) in enumerate(sums)

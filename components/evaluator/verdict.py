@@ -39,7 +39,7 @@ class Verdict:
     num_examples: int
     small_slices: list[str]
     has_baseline: bool
-    confusions: dict[str, Confusion] = dataclasses.field(default_factory=dict)
+    confusion: Confusion | None = None
     calibration: tuple[CalibrationBin, ...] = ()
 
     def save(self, folder: str) -> None:
@@ -84,7 +84,7 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
         num_examples=int(values.get(WHOLE, {}).get("example_count", Number(0)).value),
         small_slices=small,
         has_baseline=has_baseline,
-        confusions=results.confusions,
+        confusion=results.confusion,
         calibration=results.calibration,
     )
 

@@ -144,7 +144,7 @@ def test_confusion_calibration_and_intervals_reach_the_verdict_and_the_page(tmp_
     ]
     labels = np.array([feature["y"].float_list.value[0] for feature in features]) > 0
     scores = 1 / (1 + np.exp(-4.0 * np.array([feature["x"].float_list.value[0] for feature in features])))
-    assert verdict["confusions"]["all"] == {
+    assert verdict["confusion"] == {
         "threshold": 0.75,
         "true_positives": np.sum(labels & (scores > 0.75)),
         "false_positives": np.sum(~labels & (scores > 0.75)),
