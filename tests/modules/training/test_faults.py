@@ -24,7 +24,8 @@ def test_sigterm_to_one_worker_saves_once_and_ends_all_with_143(job, undisturbed
 
 
 def test_hung_worker_is_noticed_by_everybody(job):
-    trouble = {"kind": "hang", "worker": 1, "calls": [30]}
+    # The hung one is the more patient: it must not end first, which its peer would notice in another way.
+    trouble = {"kind": "hang", "worker": 1, "calls": [30], "config": {"stall_timeout_s": 9.0}}
     with job.start(trouble=trouble, stall_timeout_s=4.0) as workers:
         assert workers.wait() == [PEER_LOST, PEER_LOST], workers.logs()
         assert "no progress for" in workers.workers[0].text

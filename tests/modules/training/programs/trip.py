@@ -121,6 +121,8 @@ def main() -> None:
         return tf_keras.Model({"miles_xf": miles, "payment_xf": payment}, {"probabilities": output})
 
     fn_args = FnArgs(**settings["fn_args"])
+    if read_cluster().worker_rank == trouble.get("worker"):
+        fn_args.custom_config["training"].update(trouble.get("config", {}))
     try:
         result = training.train(fn_args, build_model, label_key="tipped_xf", loss="binary_crossentropy")
     except Exception as error:
