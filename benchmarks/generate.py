@@ -169,7 +169,7 @@ def bench_batching(generator: Generator, config: DecoderConfig, tokenizer: Token
                     return time.perf_counter() - start, answers
 
             one_by_one(), together()
-            single, batched = [one_by_one() for _ in range(3)], [together() for _ in range(3)]
+            single, batched = zip(*[(one_by_one(), together()) for _ in range(3)], strict=True)
     single_s, batched_s = (statistics.median(seconds for seconds, _ in runs) for runs in (single, batched))
     return {
         "prompts": 8,

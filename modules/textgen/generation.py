@@ -107,12 +107,10 @@ class Generator:
         done = is_over(first) | (prompts.max_new <= 1)
         tokens = tf.TensorArray(tf.int32, size=num_steps, element_shape=[None])
         tokens = write(tokens, tf.constant(0), first, tf.zeros_like(done))
-        state = (tf.constant(1), first, last, prompts.lengths, done, ended, tokens, *memory)
-        shapes = (
-            *(tf.TensorShape(part.shape) for part in state[:6]),
-            tf.TensorShape(None),
-            *(_loose(part) for part in memory),
-        )
+        # A row that wants nothing may fill the cache already; what it goes on writing there is not read.
+        places = tf.minimum(prompts.lengths, slots - 1)
+        state = (tf.constant(1), first, last, places, done, ended, tokens, *memory)
+        shapes = (*map(_loose, state[:6]), tf.TensorShape(None), *map(_loose, memory))
         state = tf.while_loop(
             lambda step, _token, _previous, _places, done, *_: (step < num_steps) & ~tf.reduce_all(done),
             body,

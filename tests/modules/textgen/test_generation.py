@@ -104,6 +104,9 @@ def test_nothing_is_asked_for(generate):
     assert texts[0] == b""
     assert finished == [False, False]
     assert generate([b"abc"], [0], sampling(1))[0] == [[]]
+    # The one that wants nothing fills the cache.
+    alone, *_ = generate([b"a"], [5], sampling(1))
+    assert generate([b"word " * 30, b"a"], [0, 5], sampling(2))[0] == [[], *alone]
     assert generate([b"abc"], [-5], sampling(1))[0] == [[]]
 
 
