@@ -144,7 +144,7 @@ def own_port(cluster: ClusterSpec) -> Iterator[None]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("", port))
-            listener.listen(len(cluster.peers()))
+            listener.listen(socket.SOMAXCONN)  # nothing is accepted: whoever looks stays in the queue
         except OSError as error:
             raise TrainingConfigError(
                 f"{cluster.name}: port {port} is taken ({error.strerror}); free it or choose another in TF_CONFIG"

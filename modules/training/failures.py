@@ -1,6 +1,7 @@
 """Turns TensorFlow's errors into ours: whose fault it is decides whether a restart makes sense."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -27,6 +28,14 @@ def translated(cluster: ClusterSpec, files: RecordFiles | None = None) -> Iterat
         raise translate(error, cluster, files) from error
 
 
+def _gone_peers(cluster: ClusterSpec, patience_s: float = 1.0) -> dict[str, str]:
+    """Peers that do not answer; the error is often here a moment before a dead peer's port is closed."""
+    deadline = time.monotonic() + patience_s
+    while not (gone := unreachable_peers(cluster)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return gone
+
+
 def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles | None = None) -> TrainingError:
     """The training error for a TensorFlow error."""
     message = (error.message or type(error).__name__).splitlines()[0][:400]
@@ -34,7 +43,7 @@ def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles
     if isinstance(error, tf.errors.DataLossError) and files is not None:
         return TrainingDataError(describe_corruption(files) or f"damaged training data: {message}")
     if several and (isinstance(error, _PEER_ERRORS) or any(word in message.lower() for word in _PEER_WORDS)):
-        gone = unreachable_peers(cluster)
+        gone = _gone_peers(cluster)
         who = f"lost {'; '.join(f'{peer}: {reason}' for peer, reason in gone.items())}" if gone else "lost a peer"
         return PeerLostError(f"{cluster.name}: {who} ({message})")
     if isinstance(error, tf.errors.ResourceExhaustedError):
