@@ -48,7 +48,9 @@ def predict_rows(version_dir: str, rows: Iterable[Mapping[str, Any]], signature_
         return []
     with LoadedModel(version_dir) as model:
         signature = model.signature(signature_name)
-        if signature.example_input is None:
+        # A string vector may be tf.Examples, or what a row names: encoded pictures, say.
+        alias = signature.example_input
+        if alias is None or all(alias in row for row in rows):
             return _answers(model, signature, _stack(signature, rows))
         kinds = example_rows.parsed_features(model.meta_graph)
         return _answer_examples(model, signature, example_rows.encode_rows(rows, kinds))
