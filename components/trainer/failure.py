@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,10 @@ def own_traceback(error: BaseException) -> str:
 
 
 def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> None:
-    """Leaves the reason where the step looks for it, whole or not at all."""
+    """Leaves the reason where the step looks for it, whole or not at all.
+
+    Where it cannot be written (a full disk, say), the process says so and still ends with its own exit code.
+    """
     record = {
         "time": time.time(),
         "exit_code": exit_code,
@@ -50,12 +54,19 @@ def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> No
         "is_message": is_message(error),
         "traceback": own_traceback(error),
     }
+    try:
+        _write_whole(path, json.dumps(record))
+        if termination_log := os.environ.get(TERMINATION_LOG_VARIABLE):
+            pathlib.Path(termination_log).write_bytes(_shortened(record))
+    except OSError as failed:
+        print(f"the reason could not be left in {failed.filename}: {failed.strerror}", file=sys.stderr, flush=True)
+
+
+def _write_whole(path: pathlib.Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(record), encoding="utf-8")
+    partial.write_text(text, encoding="utf-8")
     partial.rename(path)
-    if termination_log := os.environ.get(TERMINATION_LOG_VARIABLE):
-        pathlib.Path(termination_log).write_bytes(_shortened(record))
 
 
 def _shortened(record: dict[str, Any]) -> bytes:
