@@ -60,6 +60,8 @@ def validate(
     gate_policy = _policy(policy, schema_file, allow)
     config = IngestConfig.from_dict(ingest or {}, "ingest")
     folder = read_folder(data, schema, f"{scratch}/data", config)
+    if baseline and tf.io.gfile.isdir(baseline) and not tf.io.gfile.listdir(baseline):
+        raise GateConfigError(f"--baseline {baseline}: the folder is empty; name one of data or of statistics")
     before = read_folder(baseline, schema, f"{scratch}/baseline", config) if baseline else None
     inputs = GateInputs(
         schema=schema,

@@ -13,6 +13,12 @@ def check(context: Context) -> Iterator[Finding]:
         rows = int(context.splits[split].num_rows) if split in context.splits else 0
         least = context.policy.min_rows_of(split)
         if rows < least:
+            there = ", ".join(context.splits)
             yield Finding(
-                feature="", rule="too-few-rows", split=split, observed=f"{rows} rows", allowed=f"at least {least} rows"
+                feature="",
+                rule="too-few-rows",
+                split=split,
+                observed=f"{rows} rows",
+                allowed=f"at least {least} rows",
+                why="" if split in context.splits else f"There is no such split: the data has {there}.",
             )

@@ -109,6 +109,19 @@ def test_mistakes_are_named(sluice, folder, arguments, message):
     assert message in err
 
 
+def test_an_empty_baseline_is_a_mistake_of_the_command_and_a_missing_split_is_said(sluice, folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    arguments = ["validate", "--input", folder(), "--schema", SCHEMA]
+    code, _, err = sluice(*arguments, "--baseline", tmp_path / "empty")
+    assert code == 2
+    assert "empty: the folder is empty" in err
+    policy = tmp_path / "p.yaml"
+    policy.write_text("min_rows: {evl: 3}\n")
+    code, out, _ = sluice(*arguments, "--policy", policy)
+    assert code == 3
+    assert "There is no such split: the data has train, eval." in out
+
+
 def test_a_file_with_a_gate_section_is_a_policy_too_and_the_page_gets_its_folder(sluice, folder, tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text("gate: {min_rows: {train: 5000}}\ningest:\n", encoding="utf-8")
