@@ -109,7 +109,7 @@ def bench_flat(generator: Generator) -> dict:
         _, memory = generator.prefill(tf.ones([batch, PROMPT], tf.int32), tf.fill([batch], PROMPT), slots)
 
         def body(number, token, memory):
-            logits, memory = generator.decode(token, token, tf.fill([batch], first + number), memory)
+            logits, memory = generator.decode(token, token, tf.fill([batch], first + number), memory, in_place=True)
             return number + 1, tf.argmax(logits, axis=1, output_type=tf.int32), memory
 
         return tf.while_loop(
@@ -187,7 +187,7 @@ def bench_batching(generator: Generator, config: DecoderConfig, tokenizer: Token
 def bench_keras_hub(generator: Generator) -> dict:
     """KerasHub's GPT-2 of the same width, depth, heads and vocabulary, its `generate` in turns with ours."""
     if importlib.util.find_spec("keras_hub") is None:
-        return {"not_run": "keras_hub is not installed: pip install keras-hub kagglehub into a folder on PYTHONPATH"}
+        return {"not_measured": "keras-hub is not installed: install the packages of requirements/dev.lock"}
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import keras_hub
 

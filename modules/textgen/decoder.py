@@ -171,7 +171,15 @@ class Block(keras.layers.Layer):
         hidden += self._drop(self._project(self._attend(queries, keys, values, mask)), training)
         return self._feed_forward(hidden, training), keys, values
 
-    def step(self, hidden: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, places: tf.Tensor, mask: tf.Tensor) -> tuple:
+    def step(
+        self,
+        hidden: tf.Tensor,
+        keys: tf.Tensor,
+        values: tf.Tensor,
+        places: tf.Tensor,
+        mask: tf.Tensor,
+        in_place: bool = False,
+    ) -> tuple:
         """One new token per row.
 
         Args:
@@ -179,6 +187,7 @@ class Block(keras.layers.Layer):
           keys, values: the cache, [batch, kv_heads, slots, head_size]; a token's slot is its place in its row.
           places: int32 [batch], where the new tokens go.
           mask: 0 or a large negative number, [batch, 1, 1, slots].
+          in_place: write into the memory of `keys` and `values`, which nobody else may be using.
 
         Returns:
           The hidden state after this block and the cache with the new token in it.
@@ -187,7 +196,7 @@ class Block(keras.layers.Layer):
             tf.gather(tf.constant(table), places)[:, tf.newaxis, tf.newaxis, :] for table in (self.sin, self.cos)
         )
         queries, new_keys, new_values = self._heads(hidden, sin, cos)
-        keys, values = _written(keys, new_keys, places), _written(values, new_values, places)
+        keys, values = _written(keys, new_keys, places, in_place), _written(values, new_values, places, in_place)
         hidden += self._project(self._attend(queries, keys, values, mask))
         return self._feed_forward(hidden, False), keys, values
 
@@ -271,14 +280,18 @@ def _rotate(vectors: tf.Tensor, sin: tf.Tensor, cos: tf.Tensor) -> tf.Tensor:
     return tf.concat([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-def _written(cache: tf.Tensor, new: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+def _written(cache: tf.Tensor, new: tf.Tensor, places: tf.Tensor, in_place: bool) -> tf.Tensor:
     """The cache [batch, heads, slots, size] with `new` [batch, heads, 1, size] at each row's own slot."""
     shape = tf.shape(cache)
-    rows = tf.range(shape[0] * shape[1])
-    slots = tf.repeat(places, shape[1])
+    heads = tf.range(shape[0] * shape[1])
+    rows = heads * shape[2] + tf.repeat(places, shape[1])
     updates = tf.reshape(new, [shape[0] * shape[1], shape[3]])
-    flat = tf.reshape(cache, [shape[0] * shape[1], shape[2], shape[3]])
-    return tf.reshape(tf.tensor_scatter_nd_update(flat, tf.stack([rows, slots], axis=1), updates), shape)
+    flat = tf.reshape(cache, [-1, shape[3]])
+    if in_place:  # the other one copies the whole cache, at every token of every block
+        flat = tf.raw_ops.InplaceUpdate(x=flat, i=rows, v=updates)
+    else:
+        flat = tf.tensor_scatter_nd_update(flat, rows[:, tf.newaxis], updates)
+    return tf.reshape(flat, shape)
 
 
 def mask_up_to(places: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:

@@ -5,6 +5,7 @@ writes at its own place and looks at what is at or before it.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,7 @@ class Generator:
         slots = tf.reduce_max(tf.concat([prompts.lengths + prompts.max_new, [1]], axis=0))
         if use_cache:
             logits, memory = self.prefill(prompts.tokens, prompts.lengths, slots)
-            next_logits: Callable[..., tuple] = self.decode
+            next_logits: Callable[..., tuple] = functools.partial(self.decode, in_place=True)
         else:
             memory = (tf.pad(prompts.tokens, [[0, 0], [0, slots - tf.shape(prompts.tokens)[1]]]),)
             logits = self._logits_at(memory[0], prompts.lengths - 1)
@@ -139,8 +140,10 @@ class Generator:
         """
         previous = tf.concat([tf.zeros_like(tokens[:, :1]) + END, tokens[:, :-1]], axis=1)
         hidden = self._embedding(tokens, previous)
-        time = tf.shape(tokens)[1]
-        mask = mask_up_to(tf.range(time), time)[tf.newaxis, tf.newaxis]
+        batch, time = tf.unstack(tf.shape(tokens))
+        # One for each row, though all are the same: TensorFlow fuses the product and the addition that follows to an
+        # operation that takes a hundred times as long where it has to repeat the mask along the first axis.
+        mask = tf.tile(mask_up_to(tf.range(time), time)[tf.newaxis, tf.newaxis], [batch, 1, 1, 1])
         memory: list[tf.Tensor] = []
         for block in self._blocks:
             hidden, *new = block.whole(hidden, mask)
@@ -148,13 +151,17 @@ class Generator:
         last = tf.gather(hidden, lengths - 1, axis=1, batch_dims=1)
         return self._head(last[:, tf.newaxis])[:, 0], tuple(memory)
 
-    def decode(self, token: tf.Tensor, previous: tf.Tensor, places: tf.Tensor, memory: Caches) -> tuple:
+    def decode(
+        self, token: tf.Tensor, previous: tf.Tensor, places: tf.Tensor, memory: Caches, in_place: bool = False
+    ) -> tuple:
         """Reads one more token of each row.
 
         Args:
           token, previous: int32 [batch]: the new token and the one before it.
           places: int32 [batch], the new token's slot.
           memory: from `prefill` or the step before.
+          in_place: write into `memory` itself. Only for whoever made it and reads it no more: what a client sends may
+            be the client's own memory.
 
         Returns:
           Logits of the token after it, float32 [batch, vocabulary], and the caches.
@@ -163,7 +170,7 @@ class Generator:
         mask = mask_up_to(places, tf.shape(memory[0])[2])[:, tf.newaxis, tf.newaxis]
         new: list[tf.Tensor] = []
         for number, block in enumerate(self._blocks):
-            hidden, *written = block.step(hidden, memory[2 * number], memory[2 * number + 1], places, mask)
+            hidden, *written = block.step(hidden, memory[2 * number], memory[2 * number + 1], places, mask, in_place)
             new += written
         return self._head(hidden)[:, 0], tuple(new)
 

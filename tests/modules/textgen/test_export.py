@@ -114,6 +114,19 @@ def test_a_full_cache_is_an_error(loaded, decoder_config):
         )
 
 
+def test_a_step_leaves_the_clients_cache_alone(loaded):
+    """The loop writes into its cache; `decode` must not, because a session may read its inputs where they lie."""
+    state = ask(loaded, "prefill", prompt=np.array([b"The import"], dtype=object))
+    token = state["logits"].argmax(axis=1).astype(np.int32)
+    before = {name: state[name].copy() for name in ("keys", "values")}
+    inputs = {"token": token, "previous": state["token"], "length": state["length"]}
+    first, second = (ask(loaded, "decode", **inputs, keys=state["keys"], values=state["values"]) for _ in range(2))
+    np.testing.assert_array_equal(first["logits"], second["logits"])
+    for name, values in before.items():
+        np.testing.assert_array_equal(state[name], values)
+        assert (first[name] != values).any()
+
+
 def test_scores_of_windows_add_up(module, loaded, model, tokenizer):
     """A short document is scored in one piece; a long one costs about what its halves do."""
     text = b"The import statement is used"
