@@ -9,11 +9,11 @@ import urllib.parse
 
 import httpx
 
-from kubeflow.errors import KubeflowError
+from kubeflow.errors import ConnectionSettingError, KubeflowError
 
 POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 """Where Kubeflow projects a token for its API into pods of a profile."""
-_DEX = re.compile(r"/dex/auth|/oauth2/|/authservice/|/login", re.IGNORECASE)
+_LOGIN = re.compile(r"/dex/auth|/oauth2/|/authservice/|/login|openid-connect|/authorize\b", re.IGNORECASE)
 _FORM = re.compile(r"<form[^>]*>", re.IGNORECASE)
 _ACTION = re.compile(r'action="([^"]*)"', re.IGNORECASE)
 
@@ -30,35 +30,56 @@ class Credentials:
     dex_connector: str = "local"
     """The connector of Dex to log in with: local, ldap."""
 
+    @property
+    def are_given(self) -> bool:
+        """Whether there is anything to send."""
+        return bool(self.token_file or self.dex_user or os.path.exists(POD_TOKEN))
+
     def apply(self, client: httpx.Client) -> None:
         """Makes `client` send the credentials from now on.
 
         Raises:
           KubeflowError: where a token cannot be read or a login was refused.
         """
-        if self.token_file:
-            client.headers["Authorization"] = f"Bearer {_read_token(self.token_file)}"
+        if token := self.token():
+            client.headers["Authorization"] = f"Bearer {token}"
         elif self.dex_user:
             _dex_login(client, self)
-        elif os.path.exists(POD_TOKEN):
-            client.headers["Authorization"] = f"Bearer {_read_token(POD_TOKEN)}"
+
+    def token(self) -> str:
+        """The bearer token that is sent: the one given, or, without a Dex user, the pod's; empty where there is none.
+
+        Raises:
+          ConnectionSettingError: where its file cannot be read or holds something else.
+        """
+        if self.token_file:
+            return _read_token(self.token_file)
+        return _read_token(POD_TOKEN) if not self.dex_user and os.path.exists(POD_TOKEN) else ""
 
 
 def wants_login(response: httpx.Response) -> bool:
     """Whether the answer is the way to a login page and not the API's."""
     location = response.headers.get("location", "")
-    if response.is_redirect and _DEX.search(location):
+    if response.is_redirect and _LOGIN.search(location):
         return True
-    return response.status_code == 200 and "text/html" in response.headers.get("content-type", "")
+    # gateways answer with a page, oauth2-proxy's with 403; Kubeflow itself never does
+    return response.status_code in (200, 401, 403) and is_page(response)
+
+
+def is_page(response: httpx.Response) -> bool:
+    """Whether the answer is a page for people, whose text says nothing in a terminal."""
+    return "text/html" in response.headers.get("content-type", "")
 
 
 def _read_token(path: str) -> str:
     try:
-        token = pathlib.Path(path).read_text(encoding="utf-8").strip()
+        token = pathlib.Path(path).read_text(encoding="ascii").strip()
     except OSError as error:
-        raise KubeflowError(f"token file {path}: {error.strerror}") from None
-    if not token or any(character.isspace() for character in token):
-        raise KubeflowError(f"token file {path}: expected one token and nothing else")
+        raise ConnectionSettingError(f"token file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        raise ConnectionSettingError(f"token file {path}: expected one token and nothing else")
     return token
 
 

@@ -1,7 +1,6 @@
 """Talks to Kubeflow Pipelines' API (v2beta1), and says in plain words what is wrong when it does not work."""
 
 import contextlib
-import dataclasses
 import json
 import re
 import time
@@ -11,8 +10,10 @@ from typing import Any
 
 import httpx
 
-from kubeflow.auth import Credentials, wants_login
-from kubeflow.errors import KubeflowError
+from kubeflow import answers
+from kubeflow.auth import is_page, wants_login
+from kubeflow.connection import Connection, Explained
+from kubeflow.errors import ConnectionSettingError, KubeflowError
 
 _API = "/apis/v2beta1"
 _FINAL_STATES = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELED")
@@ -22,33 +23,18 @@ _OF_KUBEFLOW = re.compile(r"(executor|root|entrypoint|pipeline)(\(\d+\))?|.*\..*
 """Nodes of an Argo workflow that are no steps of the pipeline (names.RESERVED keeps steps from these names)."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Connection:
-    """Where Kubeflow is, and how to get in."""
-
-    host: str
-    """URL of Kubeflow Pipelines, such as http://localhost:8080 or https://kubeflow.example.com/pipeline."""
-    namespace: str = ""
-    """The profile; empty where Kubeflow has only one user."""
-    credentials: Credentials = dataclasses.field(default_factory=Credentials)
-    ca_file: str = ""
-    """Certificate authority of a Kubeflow with a certificate of its own."""
-    timeout_seconds: float = 30.0
-    """For one answer."""
-
-
 class KubeflowClient:
     """One session. Use it as a context manager."""
 
     def __init__(self, connection: Connection, pause: Callable[[float], None] | None = None) -> None:
         self._connection, self._pause = connection, pause or time.sleep
-        self._host = _host(connection.host)
+        self._host = connection.url
         self._has_answered = False
-        verify: Any = connection.ca_file or True
+        verify = connection.trust()
         try:
             self._http = httpx.Client(base_url=self._host, timeout=connection.timeout_seconds, verify=verify)
-        except (OSError, ValueError) as error:
-            raise KubeflowError(f"--ca-file {connection.ca_file}: {error}") from None
+        except httpx.InvalidURL as error:
+            raise ConnectionSettingError(f"--host {connection.host!r}: {error}") from None
         with self._explained():
             connection.credentials.apply(self._http)
 
@@ -72,16 +58,16 @@ class KubeflowClient:
         """Id of the experiment with this name, which is created where there is none."""
         predicate = {"predicates": [{"operation": "EQUALS", "key": "display_name", "string_value": name}]}
         query = {"filter": json.dumps(predicate), "page_size": "1", **self._namespace()}
-        found = self._call("GET", f"{_API}/experiments", params=query).get("experiments")
+        found = answers.listed(self._call("GET", f"{_API}/experiments", params=query), "experiments")
         if found:
-            return found[0]["experiment_id"]
+            return self._id(found[0], "experiment_id")
         body = {"display_name": name, **self._namespace()}
         return self._id(self._call("POST", f"{_API}/experiments", body=body), "experiment_id")
 
     def experiments(self) -> list[str]:
         """Names of experiments that one may see, a page of them."""
         found = self._call("GET", f"{_API}/experiments", params={"page_size": "100", **self._namespace()})
-        return [item.get("display_name", "") for item in found.get("experiments") or []]
+        return [answers.text(item, "display_name") for item in answers.listed(found, "experiments")]
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
@@ -113,10 +99,6 @@ class KubeflowClient:
         service_account: str = "",
     ) -> dict[str, Any]:
         """Starts a run whenever `cron` (six fields, seconds first) says, one at a time, and without catching up."""
-        if len(cron.split()) != 6:
-            raise KubeflowError(
-                f"--cron {cron!r}: Kubeflow's cron has six fields, seconds first, such as '0 0 3 * * *'"
-            )
         body = self._run_body(name, experiment_id, documents, parameters, pipeline_root, service_account)
         body |= {
             "trigger": {"cron_schedule": {"cron": cron}},
@@ -131,26 +113,29 @@ class KubeflowClient:
 
     def run(self, run_id: str) -> dict[str, Any]:
         """The run as it is now."""
-        return self._call("GET", f"{_API}/runs/{_quoted(run_id)}")
+        found = self._call("GET", f"{_API}/runs/{_quoted(run_id)}")
+        self._id(found, "run_id")
+        return found
 
     def cancel(self, run_id: str) -> None:
         """Stops the run; steps that run are killed."""
         self._call("POST", f"{_API}/runs/{_quoted(run_id)}:terminate")
 
+    def disable_recurring_run(self, recurring_run_id: str) -> None:
+        """No run is started by it from now on; those that run go on."""
+        self._call("POST", f"{_API}/recurringruns/{_quoted(recurring_run_id)}:disable")
+
     def wait(self, run_id: str, deadline_seconds: float, poll_seconds: float = 10.0) -> Iterator[dict[str, Any]]:
-        """The run, every time its state or that of a task has changed, until it has ended.
+        """The run, at every look at it, until it has ended.
 
         Raises:
           KubeflowError: where it has not ended after `deadline_seconds`.
         """
-        end, last = time.monotonic() + deadline_seconds, None
+        end = time.monotonic() + deadline_seconds
         while True:
             current = self.run(run_id)
-            shown = (current.get("state"), [(task["name"], task["state"]) for task in tasks_of(current)])
-            if shown != last:
-                yield current
-                last = shown
-            if current.get("state") in _FINAL_STATES:
+            yield current
+            if answers.text(current, "state") in _FINAL_STATES:
                 return
             if time.monotonic() > end:
                 raise KubeflowError(f"run {run_id} has not ended after {deadline_seconds:.0f} s; it goes on without us")
@@ -169,7 +154,7 @@ class KubeflowClient:
                 errors.append(str(error))
                 continue
             text = response.text
-            if response.status_code == 200 and '"error_message"' not in text[:200]:
+            if response.status_code == 200 and '"error_message"' not in text[:200] and not wants_login(response):
                 return text
             errors.append(f"{pod}: {_reason(response)}")
         raise KubeflowError(
@@ -215,10 +200,13 @@ class KubeflowClient:
                     f"{self._host} wants a login: give --token-file, or --dex-user for a Dex user. "
                     "Inside the cluster, mount the pod's Kubeflow token."
                 )
-            if response.status_code >= 400:
+            if response.has_redirect_location:
+                place = response.headers["location"]
+                raise KubeflowError(f"{self._host} is not Kubeflow Pipelines: it points to {place}. Is --host right?")
+            if not response.is_success:
                 raise KubeflowError(self._refusal(response))
             try:
-                answer = response.json() if response.content else {}
+                answer = response.json()
             except (json.JSONDecodeError, UnicodeDecodeError):
                 answer = None
             if not isinstance(answer, dict):
@@ -226,9 +214,9 @@ class KubeflowClient:
             return answer
 
     def _id(self, answer: dict[str, Any], field: str) -> str:
-        if not answer.get(field):
+        if not (found := answers.text(answer, field)):
             raise KubeflowError(f"{self._host} has answered without {field}: is it Kubeflow Pipelines 2.x?")
-        return answer[field]
+        return found
 
     def _send(self, method: str, path: str, body: Any, params: dict[str, str] | None) -> httpx.Response:
         """One request; again after a pause where the server is overloaded, or has answered before and is gone now.
@@ -240,7 +228,12 @@ class KubeflowClient:
             is_last = attempt == attempts - 1
             try:
                 response = self._http.request(method, path, json=body, params=params)
-            except httpx.TransportError:
+            except httpx.TransportError as error:
+                if method != "GET" and not isinstance(error, httpx.ConnectError):
+                    raise KubeflowError(
+                        f"{self._host}: no answer came back ({error or 'connection lost'}). What was asked for may "
+                        "have been done: look into the Kubeflow UI before asking again."
+                    ) from None
                 if is_last or not self._has_answered:
                     raise
             else:
@@ -254,11 +247,13 @@ class KubeflowClient:
         reason = _reason(response)
         namespace = self._connection.namespace
         if response.status_code == 401:
-            return f"{self._host} does not know who you are ({reason}); has the --token-file expired?"
+            credentials = self._connection.credentials
+            advice = "has the --token-file expired?" if credentials.are_given else "give --token-file or --dex-user"
+            return f"{self._host} does not know who you are ({reason}); {advice}"
         if response.status_code == 403:
             where = f"in namespace {namespace!r}" if namespace else "without --namespace"
             return f"{self._host}: you may not do this {where} ({reason}). Is it your profile's namespace?"
-        if response.status_code == 404 and reason == "Not Found":  # what a gateway says of a path that it does not know
+        if response.status_code == 404 and not _is_of_the_api(response):
             return f"{self._host} has no {response.url.path}: it is older than Kubeflow Pipelines 2.0, or no Kubeflow"
         if response.status_code == 404:
             return f"{self._host}: there is no such run or experiment ({reason})"
@@ -270,41 +265,8 @@ class KubeflowClient:
             return f"{self._host}: `outcome` of the config needs Kubeflow Pipelines 2.14 or newer ({reason})"
         return f"{self._host} answered {response.status_code}: {reason}"
 
-    def _explained(self) -> "_Explained":
-        return _Explained(self._host, self._connection.timeout_seconds)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Explained:
-    """Turns what the HTTP library raises into a sentence."""
-
-    host: str
-    timeout_seconds: float
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, httpx.TimeoutException):
-            raise KubeflowError(f"{self.host} did not answer within {self.timeout_seconds:g} s") from None
-        if isinstance(error, httpx.ConnectError):
-            text = str(error)
-            if "CERTIFICATE" in text.upper() or "SSL" in text.upper():
-                raise KubeflowError(
-                    f"{self.host}: its certificate is not trusted here ({text}). Give its authority with --ca-file."
-                ) from None
-            raise KubeflowError(
-                f"{self.host} cannot be reached ({text}). Is the port forwarded, "
-                "as with `kubectl -n kubeflow port-forward svc/ml-pipeline-ui 8080:80`?"
-            ) from None
-        if isinstance(error, httpx.TooManyRedirects | httpx.HTTPError | httpx.InvalidURL):
-            raise KubeflowError(f"{self.host}: {error}") from None
-
-
-def _host(given: str) -> str:
-    """The URL without what people copy along from the browser: a page of the UI, a slash."""
-    host = given if "://" in given else f"http://{given}"
-    return host.partition("#")[0].partition("?")[0].rstrip("/")
+    def _explained(self) -> Explained:
+        return Explained(self._host, self._connection.timeout_seconds)
 
 
 def _quoted(identifier: str) -> str:
@@ -315,10 +277,20 @@ def _reason(response: httpx.Response) -> str:
     try:
         body = response.json()
     except (json.JSONDecodeError, UnicodeDecodeError):
-        return " ".join(response.text.split())[:200] or response.reason_phrase
+        text = "" if is_page(response) else " ".join(response.text.split())[:200]
+        return text or response.reason_phrase
     if not isinstance(body, dict):
         return str(body)[:200]
     return str(body.get("message") or body.get("error_message") or body.get("error") or response.reason_phrase)
+
+
+def _is_of_the_api(response: httpx.Response) -> bool:
+    """Whether Kubeflow itself says this: with a message. Gateways and other programs have a page, or no words."""
+    try:
+        body = response.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(body, dict) and bool(body.get("message")) and _reason(response) != "Not Found"
 
 
 def tasks_of(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -327,20 +299,18 @@ def tasks_of(run: dict[str, Any]) -> list[dict[str, Any]]:
     Kubeflow lists every node of the Argo workflow; drivers, executors and DAGs are left out or folded into their step.
     """
     steps = []
-    for task in run.get("run_details", {}).get("task_details", []):
-        name = task.get("display_name", "")
+    for task in answers.listed(answers.mapping(run, "run_details"), "task_details"):
+        name = answers.text(task, "display_name")
         if name.endswith("-driver") or _OF_KUBEFLOW.fullmatch(name) or name == run.get("display_name"):
             continue
-        pods = [child["pod_name"] for child in task.get("child_tasks", []) if child.get("pod_name")]
-        if task.get("pod_name"):
-            pods.insert(0, task["pod_name"])
+        pods = [answers.text(node, "pod_name") for node in (task, *answers.listed(task, "child_tasks"))]
         steps.append(
             {
                 "name": name,
-                "state": task.get("state", "PENDING"),
-                "pods": pods,
-                "error": (task.get("error") or {}).get("message", ""),
-                "start": task.get("start_time", ""),
+                "state": answers.text(task, "state") or "PENDING",
+                "pods": [pod for pod in pods if pod],
+                "error": answers.text(answers.mapping(task, "error"), "message"),
+                "start": answers.text(task, "start_time"),
             }
         )
     return sorted(steps, key=lambda step: step["start"] or "~")

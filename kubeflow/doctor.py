@@ -1,33 +1,34 @@
 """What of a Kubeflow is ready for Sluice: its API, who one is there, and what the namespace has. `sluice doctor`."""
 
+import base64
+import dataclasses
+import datetime
 import json
-import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from kubeflow import auth, client
+from kubeflow import auth, client, pods
+from kubeflow.connection import Connection
 from kubeflow.errors import KubeflowError
+from kubeflow.pods import Kubectl
 from pipeline.doctor import Finding
 
-TOKEN_VARIABLE = "SLUICE_KFP_TOKEN_FILE"
 RUNNER = "sluice-runner"
 CLAIM = "sluice"
-_KUBECTL_SECONDS = 15
-Kubectl = Callable[..., subprocess.CompletedProcess]
 
 
-def examine(host: str, namespace: str, kubectl: Kubectl | None = None) -> list[Finding]:
-    """Findings about the API at `host`, and about `namespace` as far as kubectl can see it."""
-    return [*_api(host, namespace), *_namespace(namespace, kubectl or _kubectl)]
+def examine(connection: Connection, kubectl: Kubectl | None = None) -> list[Finding]:
+    """Findings about the API, who one is there, and the namespace as far as kubectl can see it."""
+    namespace = connection.namespace or pods.DEFAULT_NAMESPACE
+    return [*_api(connection), *_namespace(namespace, kubectl or pods.call)]
 
 
-def _api(host: str, namespace: str) -> Iterator[Finding]:
-    credentials = auth.Credentials(token_file=os.environ.get(TOKEN_VARIABLE, ""))
+def _api(connection: Connection) -> Iterator[Finding]:
     begin = time.monotonic()
     try:
-        with client.KubeflowClient(client.Connection(host=host, credentials=credentials)) as session:
+        with client.KubeflowClient(dataclasses.replace(connection, namespace="")) as session:
             health = session.health()
         milliseconds = (time.monotonic() - begin) * 1000
         version = health["version"] or "2.x (the server does not tell)"
@@ -36,20 +37,52 @@ def _api(host: str, namespace: str) -> Iterator[Finding]:
     except KubeflowError as error:
         yield Finding("kubeflow api", "problem", str(error), "see docs/kubeflow.md, Troubleshooting")
         return
+    yield _identity(connection.credentials)
+    if health["multi_user"] and not connection.namespace:
+        yield Finding("kubeflow access", "note", "experiments were not looked at", "give --namespace, your profile's")
+        return
     # a Kubeflow with one user refuses requests that name a namespace
-    connection = client.Connection(
-        host=host, namespace=namespace if health["multi_user"] else "", credentials=credentials
-    )
+    named = dataclasses.replace(connection, namespace=connection.namespace if health["multi_user"] else "")
     try:
-        with client.KubeflowClient(connection) as session:
+        with client.KubeflowClient(named) as session:
             found = session.experiments()
         yield Finding("kubeflow access", "ok", f"may list experiments; there are {len(found)}")
     except KubeflowError as error:
-        yield Finding("kubeflow access", "problem", str(error), f"put a token's file into ${TOKEN_VARIABLE}")
+        yield Finding("kubeflow access", "problem", str(error), "see docs/kubeflow.md, Several users, Dex, tokens")
+
+
+def _identity(credentials: auth.Credentials) -> Finding:
+    """Who one is, as far as this side knows: Kubeflow's API has no question for it."""
+    name = "kubeflow identity"
+    if credentials.dex_user and not credentials.token_file:
+        return Finding(name, "ok", f"{credentials.dex_user}, signed in by Dex")
+    token = credentials.token()
+    if not token:
+        return Finding(name, "ok", "nobody: no token and no user were sent")
+    claims = _claims(token)
+    if not claims:
+        return Finding(name, "ok", "a token that does not tell whose it is")
+    who, ends = claims.get("email") or claims.get("sub") or "somebody", claims.get("exp")
+    if not isinstance(ends, int | float):
+        return Finding(name, "ok", str(who))
+    end = datetime.datetime.fromtimestamp(ends).astimezone()
+    if ends < time.time():
+        return Finding(name, "problem", f"{who}, by a token that has expired at {end:%Y-%m-%d %H:%M}", "get a new one")
+    return Finding(name, "ok", f"{who}, until {end:%Y-%m-%d %H:%M}")
+
+
+def _claims(token: str) -> dict:
+    """What a JSON web token says; nothing is verified, the server does that."""
+    try:
+        middle = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+    except (IndexError, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def _namespace(namespace: str, kubectl: Kubectl) -> Iterator[Finding]:
-    if shutil.which("kubectl") is None and kubectl is _kubectl:
+    if shutil.which("kubectl") is None and kubectl is pods.call:
         yield Finding("kubeflow namespace", "note", "kubectl is not installed: claims and rights were not looked at")
         return
     claim = kubectl("get", "pvc", CLAIM, "-n", namespace, "-o", "json")
@@ -104,16 +137,3 @@ def _backends(kubectl: Kubectl) -> Finding:
         if kubectl("get", "crd", crd, "-o", "name").returncode == 0:
             found.append(backend)
     return Finding("training backends", "ok", f"{', '.join([*found, 'indexed-job'])}; processes in the step's pod")
-
-
-def _kubectl(*arguments: str) -> subprocess.CompletedProcess:
-    try:
-        return subprocess.run(
-            ["kubectl", *arguments, f"--request-timeout={_KUBECTL_SECONDS}s"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=2 * _KUBECTL_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(arguments, 1, "", "it does not answer")

@@ -27,6 +27,12 @@ class KubeflowError(RuntimeError):
     exit_code = ExitCode.STEP_FAILED
 
 
+class ConnectionSettingError(KubeflowError):
+    """What was said about how to reach Kubeflow Pipelines cannot be right: its URL, a certificate, a token's file."""
+
+    exit_code = ExitCode.USAGE
+
+
 class RunFailedError(RuntimeError):
     """A run on Kubeflow Pipelines ended, and not well."""
 

@@ -3,13 +3,15 @@
 import argparse
 import json
 
+from pipeline.commands import submit
+
 HELP = "Check this machine: each finding with ok or problem, and what to do. Exit code 1 where something must change."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", default="build", metavar="DIR", help="where runs will be written")
     parser.add_argument("--kubeflow", metavar="URL", help="also check a Kubeflow Pipelines endpoint")
-    parser.add_argument("--namespace", default="kubeflow", help="namespace for --kubeflow")
+    submit.add_login_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object, last on stdout")
 
 
@@ -22,7 +24,8 @@ def run(args: argparse.Namespace) -> int:
     if args.kubeflow:
         import importlib
 
-        findings += importlib.import_module("kubeflow.doctor").examine(args.kubeflow, args.namespace)
+        connection = submit.connection(args, args.kubeflow)
+        findings += importlib.import_module("kubeflow.doctor").examine(connection)
     if args.json:
         print(json.dumps({"findings": [dataclasses.asdict(finding) for finding in findings]}))
     else:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import Any
 
 from pipeline.commands import submit
 
@@ -26,11 +27,25 @@ def run(args: argparse.Namespace) -> int:
             raise KubeflowError(f"run {args.run_id} has no step {args.step!r}; it has {names}")
         if not wanted:
             print(f"no step has failed or runs; steps: {names}", file=sys.stderr)
-        for step in wanted:
-            print(f"--- {step['name']} ({step['state'].lower()})", flush=True)
-            print(client.log(args.run_id, kubeflow_client.pod_names(step["pods"])), end="")
+        missing = [step["name"] for step in wanted if not _show(client, args.run_id, step)]
+    if missing:
+        raise KubeflowError(f"run {args.run_id}: Kubeflow has no log of {', '.join(missing)}; the reasons are above")
     return 0
 
 
-def _interesting(step: dict) -> bool:
+def _show(client: Any, run_id: str, step: dict[str, Any]) -> bool:
+    """Prints the log of the step, or why there is none; whether there was one."""
+    from kubeflow import client as kubeflow_client
+    from kubeflow.errors import KubeflowError
+
+    print(f"--- {step['name']} ({step['state'].lower()})", flush=True)
+    try:
+        print(client.log(run_id, kubeflow_client.pod_names(step["pods"])), end="", flush=True)
+    except KubeflowError as error:
+        print(error, file=sys.stderr)
+        return False
+    return True
+
+
+def _interesting(step: dict[str, Any]) -> bool:
     return step["state"] in ("FAILED", "RUNNING")

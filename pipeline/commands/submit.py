@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import math
 import os
+import re
 import sys
 from typing import Any
 
@@ -13,6 +15,11 @@ HELP = (
 )
 _PASSWORD_VARIABLE = "SLUICE_DEX_PASSWORD"
 _ROOTS = ("minio://", "s3://", "gs://")
+_BUCKET = r"[a-zA-Z0-9][-_.a-zA-Z0-9]*(/[^\s?#]*)?"
+_FIELD = r"[-0-9a-z*/,?]+"
+_CRON = rf"@(hourly|daily|midnight|weekly|monthly|yearly|annually)|@every \w+|{_FIELD}( +{_FIELD}){{5}}"
+"""Whether it has the shape; what the fields may hold Kubeflow itself says."""
+_LONGEST_NAME = 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +49,11 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default=host, metavar="URL", help="Kubeflow Pipelines (default: $SLUICE_KFP_HOST, or port 8080 here)"
     )
+    add_login_arguments(parser)
+
+
+def add_login_arguments(parser: argparse.ArgumentParser) -> None:
+    """How to get in."""
     parser.add_argument("--namespace", default="", help="your profile's namespace, where Kubeflow has several users")
     token = os.environ.get("SLUICE_KFP_TOKEN_FILE", "")
     parser.add_argument("--token-file", default=token, metavar="FILE", help="a bearer token ($SLUICE_KFP_TOKEN_FILE)")
@@ -53,15 +65,26 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 def seconds(text: str) -> float:
     """A number of seconds on a command line: more than none."""
-    value = float(text)
-    if not value > 0:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, found {text}")
     return value
 
 
 def connect(args: argparse.Namespace) -> Any:
     """A client for what the command line says; use it as a context manager."""
-    from kubeflow import auth, client
+    from kubeflow import client
+
+    return client.KubeflowClient(connection(args, args.host))
+
+
+def connection(args: argparse.Namespace, host: str) -> Any:
+    """The connection to `host` with the login that the command line names."""
+    from kubeflow import auth
+    from kubeflow.connection import Connection
 
     credentials = auth.Credentials(
         token_file=args.token_file,
@@ -69,14 +92,12 @@ def connect(args: argparse.Namespace) -> Any:
         dex_password=_password() if args.dex_user else "",
         dex_connector=args.dex_connector,
     )
-    return client.KubeflowClient(
-        client.Connection(
-            host=args.host,
-            namespace=args.namespace,
-            credentials=credentials,
-            ca_file=args.ca_file,
-            timeout_seconds=args.timeout,
-        )
+    return Connection(
+        host=host,
+        namespace=args.namespace,
+        credentials=credentials,
+        ca_file=args.ca_file,
+        timeout_seconds=args.timeout,
     )
 
 
@@ -91,16 +112,16 @@ def run(args: argparse.Namespace) -> int:
         experiment = client.experiment(args.experiment)
         options = {"pipeline_root": args.pipeline_root, "service_account": args.service_account}
         name = args.run_name or _run_name(documents[0])
-        if args.cron:
+        if args.cron is not None:
             made = client.create_recurring_run(name, experiment, documents, parameters, args.cron, **options)
             return _show(args, {"recurring_run_id": made["recurring_run_id"], "name": name, "cron": args.cron})
         made = client.create_run(name, experiment, documents, parameters, **options)
-        result = {"run_id": made["run_id"], "name": name, "state": made.get("state", "PENDING")}
+        result = {"run_id": made["run_id"], "name": name, "state": made.get("state") or "PENDING"}
         if not args.wait:
             return _show(args, result)
         from pipeline.commands import status
 
-        result |= status.follow(client, made["run_id"], args.deadline)
+        result |= status.follow(client, made["run_id"], args.deadline, args.namespace)
         _show(args, result)
         return 0 if result["state"] == "SUCCEEDED" else 1
 
@@ -108,12 +129,40 @@ def run(args: argparse.Namespace) -> int:
 def _check_options(args: argparse.Namespace) -> None:
     from pipeline.errors import ConfigError
 
-    if args.cron and args.wait:
+    if args.cron is not None and args.wait:
         raise ConfigError("--wait: a recurring run has no end; leave out --wait or --cron")
+    if args.cron is not None and not re.fullmatch(_CRON, args.cron.strip(), re.IGNORECASE):
+        raise ConfigError(
+            f"--cron {args.cron!r}: Kubeflow's cron has six fields, seconds first, such as '0 0 3 * * *', "
+            "or is @hourly, @daily, @weekly, @monthly, @every 6h"
+        )
     if args.pipeline_root and not args.pipeline_root.startswith(_ROOTS):
         raise ConfigError(
             f"--pipeline-root {args.pipeline_root}: Kubeflow stores artifacts in {', '.join(_ROOTS)} only"
         )
+    if args.pipeline_root and not re.fullmatch(_BUCKET, args.pipeline_root.partition("://")[2]):
+        raise ConfigError(f"--pipeline-root {args.pipeline_root}: expected a bucket after ://, and a folder in it")
+    for option, value in (("--experiment", args.experiment), ("--run-name", args.run_name)):
+        if value is not None and not 0 < len(value.strip()) <= _LONGEST_NAME:
+            raise ConfigError(f"{option}: expected 1 to {_LONGEST_NAME} characters, found {len(value.strip())}")
+    if args.service_account:
+        from kubeflow import kubernetes_rules
+
+        kubernetes_rules.check_name("--service-account", args.service_account)
+    if args.pipeline:
+        _check_nothing_else_to_compile(args)
+
+
+def _check_nothing_else_to_compile(args: argparse.Namespace) -> None:
+    """A compiled file is submitted as it is: an option that would have changed it is a misunderstanding."""
+    from pipeline.errors import ConfigError
+
+    parser = argparse.ArgumentParser()
+    compile_command.add_pipeline_arguments(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if getattr(args, name) != default:
+            option = name.replace("_", "-")
+            raise ConfigError(f"--{option}: {args.pipeline} is compiled already; leave out --pipeline or --{option}")
 
 
 def parse_parameters(given: list[str], pipeline_spec: dict[str, Any]) -> dict[str, Any]:
@@ -156,10 +205,12 @@ def _documents(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     try:
         text = pathlib.Path(args.pipeline).read_text(encoding="utf-8")
+        api_checks.check_template(text)
+        return [document for document in yaml.safe_load_all(text) if document]
     except OSError as error:
         raise ConfigError(f"--pipeline {args.pipeline}: {error.strerror}") from None
-    api_checks.check_template(text)
-    return [document for document in yaml.safe_load_all(text) if document]
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"--pipeline {args.pipeline}: not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def _run_name(pipeline_spec: dict[str, Any]) -> str:
@@ -173,6 +224,7 @@ def _show(args: argparse.Namespace, result: dict[str, Any]) -> int:
         print(json.dumps(result))
     elif "recurring_run_id" in result:
         print(f"{result['name']}: runs at {result['cron']!r} as {result['recurring_run_id']}")
+        print(f"to stop it: sluice cancel --recurring {result['recurring_run_id']} --host {args.host}")
     else:
         print(f"{result['name']}: {result['state'].lower()}, run {result['run_id']}")
         print(f"next: sluice status {result['run_id']} --host {args.host}")

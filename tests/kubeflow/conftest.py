@@ -30,6 +30,7 @@ for _name in (
     "docker_engine",
     "taxi_pipeline",
     "kfp_real_launcher",
+    "small_pipeline",
 ):
     load(_name)
 

@@ -153,6 +153,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             case "POST", ["v2beta1", "recurringruns"]:
                 model = kfp_server_api.V2beta1RecurringRun
                 self._create_run(server.recurring_runs, "recurring_run_id", model, body)
+            case "POST", ["v2beta1", "recurringruns", action] if action.endswith(":disable"):
+                self._disable(action.removesuffix(":disable"))
             case "GET", ["v2beta1", "runs", run_id]:
                 self._get_run(run_id)
             case "POST", ["v2beta1", "runs", action] if action.endswith(":terminate"):
@@ -170,6 +172,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._error(404, f"Run {run_id} not found")
             return
         self.server.runs[run_id]["state"] = "CANCELING"
+        self._json({})
+
+    def _disable(self, recurring_run_id: str) -> None:
+        if recurring_run_id not in self.server.recurring_runs:
+            self._error(404, f"Recurring run {recurring_run_id} not found")
+            return
+        self.server.recurring_runs[recurring_run_id]["status"] = "DISABLED"
         self._json({})
 
     def _list_experiments(self, query: dict[str, str]) -> None:

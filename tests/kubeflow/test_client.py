@@ -9,28 +9,11 @@ from collections.abc import Iterator
 import kfp_server
 import pytest
 import yaml
+from small_pipeline import PLATFORM, SPEC
 
-from kubeflow import auth, client, doctor
+from kubeflow import auth, client, pods
 from kubeflow.errors import KubeflowError
 from pipeline import cli
-
-SPEC = {
-    "pipelineInfo": {"name": "small"},
-    "schemaVersion": "2.1.0",
-    "sdkVersion": "test",
-    "root": {
-        "dag": {"tasks": {"work": {"taskInfo": {"name": "work"}, "componentRef": {"name": "comp-work"}}}},
-        "inputDefinitions": {
-            "parameters": {
-                "data": {"parameterType": "STRING", "defaultValue": "here"},
-                "steps": {"parameterType": "NUMBER_INTEGER"},
-            }
-        },
-    },
-    "components": {"comp-work": {"executorLabel": "exec-work"}},
-    "deploymentSpec": {"executors": {"exec-work": {"container": {"image": "i:1", "command": ["true"]}}}},
-}
-PLATFORM = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": {"exec-work": {}}}}}}
 
 
 @pytest.fixture
@@ -44,6 +27,12 @@ def pipeline_file(tmp_path: pathlib.Path) -> str:
 def server() -> Iterator[kfp_server.Server]:
     with kfp_server.Server() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch) -> None:
+    """Whatever cluster this machine's kubectl knows is none of ours."""
+    monkeypatch.setattr(pods, "call", lambda *arguments: subprocess.CompletedProcess(arguments, 1, "", "no cluster"))
 
 
 def connect(server: kfp_server.Server, **values) -> client.KubeflowClient:
@@ -93,13 +82,24 @@ def test_takes_the_experiment_that_is_there(server, pipeline_file):
         (["--param", "steps"], "expected NAME=VALUE"),
         (["--param", "steps=4"], "--param steps: given twice"),
         (["--cron", "0 3 * * *"], "six fields, seconds first"),
+        (["--cron", ""], "six fields, seconds first"),
+        (["--cron", "0 0 3 * * $(date)"], "six fields, seconds first"),
         (["--cron", "0 0 3 * * *", "--wait"], "a recurring run has no end"),
+        (["--pipeline-root", "s3://"], "expected a bucket after ://"),
+        (["--pipeline-root", "minio://two words/x"], "expected a bucket after ://"),
+        (["--experiment", ""], "--experiment: expected 1 to 128 characters, found 0"),
+        (["--run-name", "x" * 129], "--run-name: expected 1 to 128 characters, found 129"),
+        (["--service-account", "Bad Name"], "--service-account"),
+        (["--image", "other:1"], "is compiled already; leave out --pipeline or --image"),
+        (["--workload", "images"], "leave out --pipeline or --workload"),
+        (["--train-steps", "5"], "leave out --pipeline or --train-steps"),
+        (["--no-cache"], "leave out --pipeline or --no-cache"),
         (["--pipeline-root", "/tmp/runs"], "Kubeflow stores artifacts in minio://, s3://, gs:// only"),
         (["--pipeline-root", "bucket/runs"], "Kubeflow stores artifacts in"),
     ],
 )
 def test_wrong_arguments_are_told_before_anything_is_created(server, pipeline_file, capsys, extra, message):
-    assert submit(server, pipeline_file, *extra) != 0
+    assert submit(server, pipeline_file, *extra) == 2
     assert message in capsys.readouterr().err
     assert not server.runs
     assert not server.recurring_runs
@@ -110,11 +110,16 @@ def test_a_missing_parameter_is_told(server, pipeline_file, capsys):
     assert "give it with --param steps=VALUE" in capsys.readouterr().err
 
 
-def test_recurring_run(server, pipeline_file):
+def test_recurring_run(server, pipeline_file, capsys):
     assert submit(server, pipeline_file, "--cron", "0 0 3 * * *") == 0
     [made] = server.recurring_runs.values()
     assert made["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * *"}}
     assert (made["mode"], made["max_concurrency"], made["no_catchup"]) == ("ENABLE", "1", True)
+    [identifier] = server.recurring_runs
+    assert f"to stop it: sluice cancel --recurring {identifier}" in capsys.readouterr().out
+    assert cli.main(["cancel", "--recurring", identifier, "--host", server.url]) == 0
+    assert made["status"] == "DISABLED"
+    assert cli.main(["cancel", "--recurring", "other", "--host", server.url]) == 1
 
 
 def test_waits_and_shows_each_step_once(server, pipeline_file, capsys, monkeypatch):
@@ -129,7 +134,7 @@ def test_waits_and_shows_each_step_once(server, pipeline_file, capsys, monkeypat
     assert err.splitlines()[-2:] == ["work: running", "work: failed"]
     result = json.loads(out.splitlines()[-1])
     assert result["state"] == "FAILED"
-    assert result["steps"] == [{"name": "work", "state": "FAILED", "error": ""}]
+    assert result["steps"] == [{"name": "work", "state": "FAILED", "error": "", "pods": ["small-x-0"]}]
 
 
 def test_status_names_the_failed_step_and_what_to_do(server, pipeline_file, capsys):
@@ -156,6 +161,78 @@ def test_logs_are_found_under_argos_pod_names(server, pipeline_file, capsys):
     assert "no step 'nothing'; it has work" in capsys.readouterr().err
 
 
+def test_one_missing_log_does_not_hide_the_others(server, pipeline_file, capsys):
+    submit(server, pipeline_file)
+    [run_id] = server.runs
+    server.states = [{"run_details": details(("a", "FAILED"), ("b", "FAILED"))}]
+    server.logs["small-x-1"] = "the reason\n"
+    capsys.readouterr()
+    assert cli.main(["logs", run_id, "--host", server.url]) == 1
+    out, err = capsys.readouterr()
+    assert out == "--- a (failed)\n--- b (failed)\nthe reason\n"
+    assert "Kubeflow has no log of a; the reasons are above" in err
+
+
+def pods_of(*statuses: dict) -> subprocess.CompletedProcess:
+    items = [
+        {"metadata": {"name": f"small-system-container-impl-{index}"}, "status": status}
+        for index, status in enumerate(statuses)
+    ]
+    return subprocess.CompletedProcess([], 0, json.dumps({"items": items}), "")
+
+
+PULL = {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": 'image "x:1"'}}}]}
+UNSCHEDULABLE = {
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]
+}
+KILLED = {"containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]}
+STARTS = {"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "message"),
+    [
+        (PULL, "PENDING", 'waits    work ImagePullBackOff: image "x:1"\n    the image cannot be pulled'),
+        (UNSCHEDULABLE, "PENDING", "waits    work Unschedulable: 0/3 nodes"),
+        (KILLED, "FAILED", "FAILED   work OOMKilled\n    the step wanted more memory"),
+        (STARTS, "PENDING", "waits    work\n"),
+    ],
+)
+def test_status_asks_kubernetes_why_a_step_waits(server, pipeline_file, capsys, monkeypatch, status, state, message):
+    """Kubeflow itself gives no reason."""
+    asked: list[str] = []
+
+    def call(*arguments: str) -> subprocess.CompletedProcess:
+        asked.extend(arguments)
+        return pods_of(status)
+
+    monkeypatch.setattr(pods, "call", call)
+    monkeypatch.setattr(pods.shutil, "which", lambda _: "/bin/kubectl")
+    submit(server, pipeline_file)
+    [run_id] = server.runs
+    task = {"display_name": "work", "state": state, "child_tasks": [{"pod_name": "small-0"}]}
+    server.states = [{"state": "RUNNING", "run_details": {"task_details": [task]}}]
+    capsys.readouterr()
+    assert cli.main(["status", run_id, "--host", server.url]) == 0
+    assert message in capsys.readouterr().out
+    assert asked == ["get", "pods", "-n", "kubeflow", "-l", f"pipeline/runid={run_id}", "-o", "json"]
+
+
+def test_waiting_for_an_image_that_cannot_be_pulled_says_so(server, pipeline_file, capsys, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(pods, "call", lambda *_: pods_of(PULL))
+    monkeypatch.setattr(pods.shutil, "which", lambda _: "/bin/kubectl")
+    task = {"display_name": "work", "state": "PENDING", "child_tasks": [{"pod_name": "small-0"}]}
+    waits = {"state": "RUNNING", "run_details": {"task_details": [task]}}
+    server.states = [waits, waits, waits, {"state": "CANCELED"}]
+    assert submit(server, pipeline_file, "--wait") == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("work:")] == [
+        "work: pending",
+        'work: pending ImagePullBackOff: image "x:1"',
+    ]
+
+
 def test_cancel(server, pipeline_file):
     submit(server, pipeline_file)
     [run_id] = server.runs
@@ -170,7 +247,7 @@ def test_token(pipeline_file, tmp_path, capsys):
         assert submit(server, pipeline_file) == 1
         assert "does not know who you are" in capsys.readouterr().err
         assert submit(server, pipeline_file, "--token-file", str(token)) == 0
-        assert submit(server, pipeline_file, "--token-file", str(tmp_path / "no")) == 1
+        assert submit(server, pipeline_file, "--token-file", str(tmp_path / "no")) == 2
         assert "No such file" in capsys.readouterr().err
 
 
@@ -329,33 +406,3 @@ def test_unknown_run(server):
 def test_namespace_where_there_is_one_user(server, pipeline_file, capsys):
     assert submit(server, pipeline_file, "--namespace", "kubeflow") == 1
     assert "leave out --namespace" in capsys.readouterr().err
-
-
-def kubectl(answers: dict[str, tuple[int, str, str]]):
-    """A kubectl that answers by the beginning of its arguments."""
-
-    def call(*arguments: str) -> subprocess.CompletedProcess:
-        text = " ".join(arguments)
-        code, out, err = next((value for key, value in answers.items() if text.startswith(key)), (1, "", "NotFound"))
-        return subprocess.CompletedProcess(arguments, code, out, err)
-
-    return call
-
-
-def test_doctor_finds_everything_ready(server):
-    claim = {"spec": {"accessModes": ["ReadWriteMany"]}, "status": {"phase": "Bound"}}
-    answers = {"get pvc": (0, json.dumps(claim), ""), "auth can-i": (0, "yes\n", ""), "get crd jobsets": (0, "x", "")}
-    findings = {found.name: found for found in doctor.examine(server.url, "kubeflow", kubectl(answers))}
-    assert {found.state for found in findings.values()} == {"ok"}
-    assert "version 2.5.0, one user" in findings["kubeflow api"].detail
-    assert findings["training backends"].detail.startswith("jobset, indexed-job")
-
-
-def test_doctor_says_what_is_missing(server):
-    answers = {"get pvc": (1, "", "Error (NotFound)"), "auth can-i": (1, "no\n", "")}
-    findings = {found.name: found for found in doctor.examine(server.url, "ml", kubectl(answers))}
-    assert findings["shared storage"].state == "problem"
-    assert findings["service account"].detail.startswith("sluice-runner may not create jobs.batch")
-    server.behaviour.token = "secret"
-    [api, *_] = doctor.examine(server.url, "ml", kubectl(answers))
-    assert api.state == "problem"

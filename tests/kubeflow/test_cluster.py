@@ -9,7 +9,9 @@ from kubeflow import doctor
 from pipeline import cli
 
 HOST, IMAGE = os.environ.get("SLUICE_KFP_HOST", ""), os.environ.get("SLUICE_IMAGE", "")
-NAMESPACE = os.environ.get("SLUICE_KFP_NAMESPACE", "kubeflow")
+NAMESPACE = os.environ.get("SLUICE_KFP_NAMESPACE", "")
+"""Of a Kubeflow with several users; the token comes from $SLUICE_KFP_TOKEN_FILE."""
+WHERE = ["--host", HOST, *(["--namespace", NAMESPACE] if NAMESPACE else [])]
 CONFIG = """
 image: {image}
 default:
@@ -26,13 +28,12 @@ def config(tmp_path_factory) -> str:
 
 
 def test_the_cluster_is_ready():
-    problems = [found for found in doctor.examine(HOST, NAMESPACE) if found.state == "problem"]
-    assert not problems, problems
+    assert cli.main(["doctor", "--kubeflow", *WHERE[1:]]) == 0
 
 
 def submit(config: str, capsys, *extra: str) -> dict:
     account = ["--service-account", doctor.RUNNER]
-    arguments = ["--config", config, "--host", HOST, "--wait", "--deadline", "7200", "--json", *account, *extra]
+    arguments = ["--config", config, *WHERE, "--wait", "--deadline", "7200", "--json", *account, *extra]
     code = cli.main(["submit", *arguments])
     out = capsys.readouterr().out
     assert code == 0, out
@@ -50,23 +51,13 @@ def test_two_runs(config, capsys):
 
 def test_logs_of_a_step(config, capsys):
     run = submit(config, capsys, "--run-name", "sluice e2e, logs")
-    assert cli.main(["logs", run["run_id"], "example-gen-probe", "--host", HOST]) == 0
+    assert cli.main(["logs", run["run_id"], "example-gen-probe", *WHERE]) == 0
     assert "resolved" in capsys.readouterr().out
 
 
 def test_cancel(config, capsys):
-    arguments = [
-        "submit",
-        "--config",
-        config,
-        "--host",
-        HOST,
-        "--json",
-        "--no-cache",
-        "--run-name",
-        "sluice e2e, cancelled",
-    ]
-    assert cli.main(arguments) == 0
+    name = ["--run-name", "sluice e2e, cancelled"]
+    assert cli.main(["submit", "--config", config, *WHERE, "--json", "--no-cache", *name]) == 0
     run_id = json.loads(capsys.readouterr().out.splitlines()[-1])["run_id"]
-    assert cli.main(["cancel", run_id, "--host", HOST]) == 0
-    assert cli.main(["status", run_id, "--host", HOST, "--wait", "--deadline", "600"]) == 1
+    assert cli.main(["cancel", run_id, *WHERE]) == 0
+    assert cli.main(["status", run_id, *WHERE, "--wait", "--deadline", "600"]) == 1
