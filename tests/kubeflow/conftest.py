@@ -31,6 +31,7 @@ for _name in (
     "taxi_pipeline",
     "kfp_real_launcher",
     "small_pipeline",
+    "manifest_objects",
 ):
     load(_name)
 

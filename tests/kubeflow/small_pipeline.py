@@ -1,6 +1,8 @@
 """A pipeline of one step and two parameters, as its two documents."""
 
-SPEC = {
+from typing import Any
+
+SPEC: dict[str, Any] = {
     "pipelineInfo": {"name": "small"},
     "schemaVersion": "2.1.0",
     "sdkVersion": "test",
@@ -16,4 +18,4 @@ SPEC = {
     "components": {"comp-work": {"executorLabel": "exec-work"}},
     "deploymentSpec": {"executors": {"exec-work": {"container": {"image": "i:1", "command": ["true"]}}}},
 }
-PLATFORM = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": {"exec-work": {}}}}}}
+PLATFORM: dict[str, Any] = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": {"exec-work": {}}}}}}

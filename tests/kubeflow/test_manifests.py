@@ -1,11 +1,8 @@
 """Manifests: every overlay builds, fits Kubernetes' schemas, passes pod security `restricted`, and grants little."""
 
-import copy
 import hashlib
-import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from manifest_objects import GOLDENS, OVERLAYS, built, find
 
 from components.pusher import manifests
 from components.pusher.kubernetes_config import KubernetesConfig
@@ -22,16 +20,8 @@ from components.trainer.kubernetes.job_spec import KubernetesJobSpec
 from components.trainer.kubernetes.manifests import KINDS
 
 ROOT = pathlib.Path(__file__).parents[2] / "kubeflow"
-OVERLAYS = ("dev", "prod", "gpu")
 CUSTOM = ("monitoring.coreos.com/v1",)
 _VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "projected", "csi", "ephemeral"}
-
-GOLDENS = pathlib.Path(__file__).parent / "goldens" / "manifests"
-
-
-def built(overlay: str) -> list[dict[str, Any]]:
-    """The objects of an overlay, as kubectl has built them into the golden."""
-    return [document for document in yaml.safe_load_all((GOLDENS / f"{overlay}.yaml").read_text()) if document]
 
 
 def sources() -> str:
@@ -61,10 +51,6 @@ def test_goldens_are_what_kubectl_builds(overlay):
         path.parent.mkdir(exist_ok=True)
         path.write_text(made)
     assert list(yaml.safe_load_all(made)) == list(yaml.safe_load_all(path.read_text()))
-
-
-def find(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [document for document in documents if document["kind"] == kind]
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -160,43 +146,3 @@ def test_the_trainer_may_create_every_kind_of_job_that_it_knows():
     [role] = find(list(documents), "Role")
     allowed = {(group, name) for rule in role["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
     assert {(kind.group, kind.plural) for kind in KINDS.values()} <= allowed
-
-
-def test_rules_and_dashboards_ask_for_metrics_that_exist():
-    text = (ROOT / "manifests" / "monitoring" / "rules.yaml").read_text()
-    [rules] = list(yaml.safe_load_all(text))
-    alerts = [alert for group in rules["spec"]["groups"] for alert in group["rules"]]
-    assert len({alert["alert"] for alert in alerts}) == len(alerts)
-    for alert in alerts:
-        assert alert["labels"]["severity"] in ("critical", "warning", "info")
-        assert alert["annotations"].keys() == {"summary", "description"}
-    expressions = [alert["expr"] for alert in alerts]
-    for path in sorted((ROOT / "dashboards").glob("*.json")):
-        dashboard = json.loads(path.read_text())
-        identifiers = [panel["id"] for panel in dashboard["panels"]]
-        assert len(set(identifiers)) == len(identifiers)
-        expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    for expression in expressions:
-        assert expression.count("(") == expression.count(")")
-        assert expression.count("{") == expression.count("}")
-    steps = {name for expression in expressions for name in names_with(expression, "sluice_step_")}
-    source = (ROOT / "step_metrics.py").read_text()
-    assert steps
-    assert all(name in source for name in steps)
-    training = {name for expression in expressions for name in names_with(expression, "sluice_training_")}
-    known = (ROOT.parent / "modules" / "training" / "metrics.py").read_text()
-    assert training
-    assert all(f'"{name.removeprefix("sluice_training_")}"' in known for name in training)
-
-
-def names_with(expression: str, prefix: str) -> list[str]:
-    return re.findall(rf"\b{prefix}\w+", expression)
-
-
-def test_serving_selector_is_the_network_policys():
-    policies = yaml.safe_load_all((ROOT / "manifests" / "base" / "network-policy.yaml").read_text())
-    labels = {policy["metadata"]["name"]: policy["spec"]["podSelector"] for policy in policies}
-    deployment = manifests.deployment("taxi", KubernetesConfig(claim="sluice"))
-    pod_labels = deployment["spec"]["template"]["metadata"]["labels"]
-    wanted = copy.deepcopy(labels["sluice-serving"]["matchLabels"])
-    assert wanted.items() <= pod_labels.items()

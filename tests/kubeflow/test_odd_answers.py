@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -97,7 +98,18 @@ def test_every_command_says_what_answers_there(odd, capsys, name):
         assert "<" not in out + err, "a page's source is no message"
 
 
-VALUES = (None, [], {}, "x", 3, [None], [{}], ["x"], [{"display_name": None, "child_tasks": 1}], {"message": []})
+VALUES: tuple[Any, ...] = (
+    None,
+    [],
+    {},
+    "x",
+    3,
+    [None],
+    [{}],
+    ["x"],
+    [{"display_name": None, "child_tasks": 1}],
+    {"message": []},
+)
 
 
 @pytest.mark.parametrize("field", ["run_details", "task_details", "state", "error", "display_name", "run_id"])
