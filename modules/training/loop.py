@@ -59,6 +59,9 @@ class StepLoop:
         self._num_workers = getattr(strategy.extended, "_num_workers", 1)
         # A distributed variable has no scatter_nd_update: requests go into this process's first replica's part.
         self._own_signals = strategy.experimental_local_results(step.signals)[0]
+        # Several devices of one process have their next batches on them already; carried through a loop of TensorFlow's
+        # they would all come to the first device.
+        self._fetches_ahead = strategy.num_replicas_in_sync == self._num_workers
 
     def signal(self, which: int, value: float = 1.0) -> None:
         """Tells all workers something with the next step; callable from any thread, also during a call."""
@@ -109,36 +112,69 @@ class StepLoop:
             )
 
     def _steps(self, iterator: Any, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Fetches each step's batch while the step before it computes.
+
+        Not beyond the last step: that batch would be lost to the next call. If a step before it turns out to be the
+        last one, a batch is lost, but then the training is over.
+        """
+        started = tf.timestamp()
+        first, arrived = _next_batch(iterator, started) if self._fetches_ahead else (None, started)
+
         def one(
-            rows: tf.TensorArray, signals: tf.Tensor, done: tf.Tensor, go_on: tf.Tensor, previous: tf.Tensor
+            rows: tf.TensorArray,
+            signals: tf.Tensor,
+            done: tf.Tensor,
+            go_on: tf.Tensor,
+            previous: tf.Tensor,
+            waited: tf.Tensor,
+            *fetched: tf.Tensor,
         ) -> tuple:
             del signals, go_on
-            with tf.control_dependencies([previous]):
-                batch = next(iterator)
-            with tf.control_dependencies(_one_tensor_each(batch)):
-                arrived = tf.timestamp()
+            more = done + 1 < num_steps
+            if self._fetches_ahead:
+                batch = tf.nest.pack_sequence_as(first, fetched, expand_composites=True)
+                following, arrived = tf.cond(more, lambda: _flat_batch(iterator), lambda: (list(fetched), previous))
+            else:
+                batch, arrived = _next_batch(iterator, previous)
+                following, waited = [], arrived - previous
             result = self._step(batch)
             step_number = self.global_step.assign_add(1)
             with tf.control_dependencies([step_number, result.updates]):
                 finished = tf.timestamp()
             numbers = (result.loss, result.grad_norm, tf.cast(result.finite, tf.float32))
-            times = (finished - previous, arrived - previous, result.reduce_s)
+            times = (finished - previous, waited, result.reduce_s)
             row = tf.stack([*(tf.cast(number, tf.float64) for number in numbers), *times])
-            go_on = (done + 1 < num_steps) & (tf.reduce_max(result.signals[:CHUNK]) <= 0)
+            go_on = more & (result.signals[STOP] <= 0)
             if self._stop_when_not_finite:
                 go_on = go_on & result.finite
-            return rows.write(tf.cast(done, tf.int32), row), result.signals, done + 1, go_on, finished
+            waited = tf.maximum(arrived - finished, 0.0)
+            rows = rows.write(tf.cast(done, tf.int32), row)
+            return rows, result.signals, done + 1, go_on, finished, waited, *following
 
         rows = tf.TensorArray(tf.float64, size=0, dynamic_size=True, element_shape=[len(_COLUMNS)])
-        start = (rows, tf.zeros([NUM_SIGNALS]), tf.zeros([], tf.int64), tf.constant(True), tf.timestamp())
-        rows, signals, *_ = tf.while_loop(lambda rows, signals, done, go_on, previous: go_on, one, start)
+        counters = (tf.zeros([NUM_SIGNALS]), tf.zeros([], tf.int64), tf.constant(True), started, arrived - started)
+        rows, signals, *_ = tf.while_loop(
+            lambda rows, signals, done, go_on, *_: go_on, one, (rows, *counters, *_tensors(first))
+        )
         return rows.stack(), signals
 
 
-def _one_tensor_each(batch: object) -> list[tf.Tensor]:
-    """Plain tensors of a distributed batch, for control dependencies."""
-    leaves = tf.nest.flatten(batch, expand_composites=True)
-    return [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+def _next_batch(iterator: Any, after: tf.Tensor | None = None) -> tuple[Any, tf.Tensor]:
+    """The next batch, asked for when `after` is there, and the time of its arrival."""
+    with tf.control_dependencies([] if after is None else [after]):
+        batch = next(iterator)
+    with tf.control_dependencies(_tensors(batch)):
+        return batch, tf.timestamp()
+
+
+def _flat_batch(iterator: Any) -> tuple[list[tf.Tensor], tf.Tensor]:
+    batch, arrived = _next_batch(iterator)
+    return _tensors(batch), arrived
+
+
+def _tensors(batch: object) -> list[tf.Tensor]:
+    """The plain tensors that a batch is made of."""
+    return [] if batch is None else tf.nest.flatten(batch, expand_composites=True)
 
 
 class Every:

@@ -35,7 +35,7 @@ class StepResult(NamedTuple):
     signals: tf.Tensor
     """float32 [num_signals]: sum of all replicas' requests."""
     reduce_s: tf.Tensor
-    """float64: seconds this replica spent in the all-reduce, waiting for slower peers included."""
+    """float64: seconds from this replica's last gradient to the sums, waiting for slower peers included."""
     updates: tf.Tensor
     """int64: updates applied so far; ready when this step's is."""
 
@@ -211,10 +211,9 @@ class TrainStep:
         if not self._reduces:
             return gradients, totals, tf.zeros([], tf.float64)
         context = tf.distribute.get_replica_context()
+        # The clock must not hold the gradients up: packs of those that are ready travel while the others are computed.
         with tf.control_dependencies([*gradients, totals]):
-            started = tf.timestamp()
-        with tf.control_dependencies([started]):
-            gradients = [tf.identity(gradient) for gradient in gradients]
+            computed = tf.timestamp()
         if self.config.compress == "none":
             *gradients, totals = self._all_reduce(context, [*gradients, totals])
         else:
@@ -223,7 +222,7 @@ class TrainStep:
             reduced = self._all_reduce(context, [tf.cast(gradient, small) for gradient in gradients])
             gradients = [tf.cast(g, v.dtype) for g, v in zip(reduced, self._variables, strict=True)]
         with tf.control_dependencies([*gradients, totals]):
-            return gradients, totals, tf.timestamp() - started
+            return gradients, totals, tf.timestamp() - computed
 
     def _all_reduce(self, context: tf.distribute.ReplicaContext, tensors: list) -> list:
         return list(context.all_reduce(tf.distribute.ReduceOp.SUM, tensors, options=self._options))
