@@ -53,6 +53,16 @@ def test_three_workers_know_each_other(make_spec, marks, capfd):
     assert sorted(capfd.readouterr().err.splitlines()) == [f"[worker {i}] hello from worker-{i}" for i in range(3)]
 
 
+@pytest.mark.parametrize(("num_workers", "own", "expected"), [(1, None, None), (2, None, "share"), (2, "7", "7")])
+def test_workers_share_out_the_cores(make_spec, marks, monkeypatch, num_workers, own, expected):
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    if own:
+        monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", own)
+    launch(make_spec("scripted.trains"), cluster(num_workers))
+    share = str(max(1, len(os.sched_getaffinity(0)) // num_workers))
+    assert json.loads((marks / "given-worker-0").read_text())["threads"] == (share if expected == "share" else expected)
+
+
 def test_chatter_stays_in_the_log_file(make_spec, capfd):
     spec = make_spec("scripted.chatters")
     launch(spec, cluster(2))

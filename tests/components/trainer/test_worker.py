@@ -41,6 +41,14 @@ def test_sigterm_reaches_the_first_process_of_a_container(make_spec, marks, proc
         outside.wait()
 
 
+def test_a_success_is_no_crash_when_python_ends(make_spec, marks):
+    path = make_spec("scripted.cannot_be_destroyed").write()
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-m", "components.trainer.worker", str(path)], env=env, check=True)
+    assert (marks / "thread").exists()
+    assert (marks / "atexit").read_text() == "False"
+
+
 class UnavailableError(Exception):
     """Looks like TensorFlow's, without importing it."""
 

@@ -3,12 +3,14 @@
 They leave marks in fn_args.model_run_dir, by which a test knows how far a process is.
 """
 
+import atexit
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -50,6 +52,7 @@ def trains(fn_args):
     """Ends well; says what it was given."""
     given = {
         "tf_config": os.environ.get("TF_CONFIG"),
+        "threads": os.environ.get("TF_NUM_INTRAOP_THREADS"),
         "fn_args": {k: v for k, v in vars(fn_args).items() if k[0] != "_"},
         "heavy": sorted({"tensorflow", "tfx", "apache_beam", "kubernetes"} & set(sys.modules)),
     }
@@ -68,6 +71,22 @@ def chief_exports_late(fn_args):
         pids = [(pathlib.Path(fn_args.model_run_dir, "marks", f"returns-worker-{i}")).read_text() for i in (1, 2)]
         print("alive:", [pathlib.Path("/proc", pid).exists() for pid in pids])
         export(fn_args)
+
+
+class _CrashesWhenDestroyed:
+    """As protobuf's messages that Beam holds."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def cannot_be_destroyed(fn_args):
+    """Ends well, although an object of it would crash when Python destroys it; still has work to do."""
+    sys.cannot_be_destroyed = [_CrashesWhenDestroyed()]
+    export(fn_args)
+    going_on = threading.Thread(target=lambda: (time.sleep(0.2), mark(fn_args, "thread")))
+    going_on.start()
+    atexit.register(lambda: mark(fn_args, "atexit", str(going_on.is_alive())))
 
 
 def exports_nothing(fn_args):
