@@ -1,6 +1,7 @@
 """A student learns from a teacher alone; a search by TFX's Tuner finds the learning rate that works."""
 
 import json
+from pathlib import Path
 
 import keras_tuner
 import numpy as np
@@ -12,6 +13,7 @@ from tfx.components.tuner import executor as tuner_executor  # noqa: F401 - prov
 
 from modules import training
 from modules.training.distillation import Teacher
+from modules.training.trial_process import run_in_process
 from modules.training.tuning import tuner_fn_result
 
 
@@ -74,3 +76,30 @@ def test_a_search_prefers_the_learning_rate_that_learns(fn_args, tmp_path):
     best = result.tuner.get_best_hyperparameters()[0]
     assert best["learning_rate"] == 0.02
     assert json.dumps(best.get_config())  # what TFX writes for the Trainer
+
+
+def test_two_processes_find_the_better_setting_together(fn_args, tmp_path, monkeypatch, capfd):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "programs"))
+    from trials import run_trial
+
+    fn_args.working_dir = str(tmp_path / "tuner")
+    fn_args.custom_config = {"meeting": str(tmp_path)}
+    space = keras_tuner.HyperParameters()
+    space.Choice("learning_rate", [1e-6, 0.02, -1.0])
+    result = tuner_fn_result(
+        fn_args,
+        run_trial,
+        space=space,
+        max_trials=3,
+        parallel_trials=2,
+        algorithm="random",
+    )
+    result.tuner.search(**result.fit_kwargs)
+    assert result.tuner.get_best_hyperparameters()[0]["learning_rate"] == 0.02
+    assert "failed: modules.training.errors.TrainingConfigError: learning_rate is -1.0" in capfd.readouterr().err
+    assert len(list(tmp_path.glob("here-*"))) == 2
+
+
+def test_a_trial_that_no_other_process_can_import_is_refused(fn_args):
+    with pytest.raises(training.TrainingConfigError, match="which another process cannot import"):
+        run_in_process(lambda fn_args, hyperparameters: None, fn_args, {}, None)
