@@ -171,11 +171,16 @@ def _texts(message: Any) -> Iterator[str]:
                 yield from _texts(item)
 
 
+def _is_dotted(key: str, value: Any) -> bool:
+    """Whether a `module_path` is the dotted name of a module, which the image holds, and not a wheel made here."""
+    return key == "module_path" and isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
+
+
 def _exec_properties(node: base_node.BaseNode, _: tfx_pipeline.Pipeline) -> Iterator[str]:
     if isinstance(node, importer.Importer | resolver.Resolver):
         return
     for key, value in node.exec_properties.items():
-        if key in ("module_file", "module_path") and value:
+        if key in ("module_file", "module_path") and value and not _is_dotted(key, value):
             yield (
                 f"{key}={value!r} is uploaded from this machine at compile time; "
                 "name the function by its dotted path (run_fn=, preprocessing_fn=): the image holds the module"

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from tensorflow_model_analysis.proto import config_pb2
 from tfx import v1 as tfx
 from tfx.dsl.component.experimental import placeholders
 from tfx.dsl.components.base import base_component, base_driver, base_executor, executor_spec
@@ -57,6 +58,16 @@ def module_file(samples):
     gen = samples.gen()
     args = {"train_args": tfx.proto.TrainArgs(num_steps=1), "eval_args": tfx.proto.EvalArgs(num_steps=1)}
     return [gen, tfx.components.Trainer(module_file="model.py", examples=gen.outputs["examples"], **args)]
+
+
+def evaluator(samples, module_path):
+    gen = samples.gen()
+    given = {"examples": gen.outputs["examples"], "eval_config": config_pb2.EvalConfig()}
+    return [gen, tfx.components.Evaluator(module_path=module_path, **given)]
+
+
+def wheel_made_here(samples):
+    return evaluator(samples, "mine@/home/ann/mine.whl")
 
 
 def infra_validator(samples):
@@ -230,6 +241,7 @@ def local_import(samples):
     [
         (manual, "ManualNode has no counterpart; use a Kubeflow suspend step"),
         (own_driver, "OwnDriver would never run: Kubeflow has no place for drivers"),
+        (wheel_made_here, "module_path='mine@/home/ann/mine.whl' is uploaded from this machine"),
         (module_file, "module_file='model.py' is uploaded from this machine.* name the function by its dotted path"),
         (infra_validator, "step 'InfraValidator': .* the Pusher of components/pusher tries the model"),
         (cloud_trainer, "starts jobs on Google Cloud's managed service; use components/trainer"),
@@ -262,6 +274,14 @@ def test_refused_by_name(sample_pipelines, nodes, message):
     text = refused(sample_pipelines.pipeline(nodes(sample_pipelines)))
     assert re.search(message, text), text
     assert text.startswith("step '")
+
+
+def test_module_of_the_image_is_named_by_its_path(sample_pipelines):
+    """TFX's own way to name a module that is installed where the step runs."""
+    nodes = evaluator(sample_pipelines, "components.evaluator.extractors")
+    made = compiler.compile_pipeline(sample_pipelines.pipeline(nodes), CONFIG)
+    given = made.pipeline_spec["root"]["dag"]["tasks"]["evaluator"]["inputs"]["parameters"]["module_path"]
+    assert given == {"runtimeValue": {"constant": "components.evaluator.extractors"}}
 
 
 def test_pipeline_inside_a_pipeline(sample_pipelines):
