@@ -44,8 +44,11 @@ bench-ingest: setup ## ingestion against the stock components, three sizes, 5 GB
 
 .PHONY: bench-pipeline
 bench-pipeline: setup ## the whole pipeline against the stock one, 15,002 and 300,040 rows
-	$(BIN)/python benchmarks/whole_pipeline.py
+	$(BIN)/python benchmarks/whole_pipeline.py $(ARGS)
 
+.PHONY: bench-evaluate
+bench-evaluate: setup ## the Evaluator against the stock one on the rows of the last `make run`, repeated to 300,040
+	$(BIN)/python benchmarks/evaluate.py $(ARGS)
 
 .PHONY: bench-validation
 bench-validation: setup ## the gate: precision and recall over 120 changes of real data, cost beside StatisticsGen

@@ -52,7 +52,7 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
     """Reads one evaluation.
 
     TFMA's own validation decides, except that the failures of slices below the minimum size do not count: TFMA drops
-    such slices and then reports their metrics as not found.
+    such slices and then reports their metrics as not found, or, where rows came in groups, judges them like others.
     """
     results, thresholds = read_results(evaluation_dir, CANDIDATE), _thresholds(eval_config)
     if not any(results.numbers.values()):  # without a baseline TFMA drops the model's name
@@ -62,7 +62,9 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
     validation = tfma.load_validation_result(evaluation_dir)
     # With several models TFMA lists a slice that it left out among the validations only.
     validated = {slice_name(item.slice_key) for item in validation.metric_validations_per_slice}
-    small = sorted(name for name in (validated | set(values)) - {WHOLE} if not values.get(name))
+    minimum = eval_config.options.min_slice_size.value
+    small = sorted(name for name in (validated | set(values)) - {WHOLE} if _is_small(values.get(name), minimum))
+    values = {name: numbers for name, numbers in values.items() if name not in small}
     failures = _failures(validation, set(small))
     rows = []
     for name in sorted(values, key=lambda name: (name != WHOLE, name)):
@@ -87,6 +89,11 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
         confusion=results.confusion,
         calibration=results.calibration,
     )
+
+
+def _is_small(numbers: dict[str, Number] | None, minimum: int) -> bool:
+    """Whether TFMA left the slice out, or, where rows came in groups, would have done so."""
+    return not numbers or ("example_count" in numbers and numbers["example_count"].value < minimum)
 
 
 def _thresholds(eval_config: config_pb2.EvalConfig) -> dict[tuple[str, bool], list[config_pb2.MetricThreshold]]:

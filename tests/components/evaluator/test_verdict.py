@@ -9,8 +9,10 @@ from tensorflow_model_analysis.proto import config_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
+from components.evaluator import tfma_hooks
 from components.evaluator.errors import EvaluationConfigError
 from components.evaluator.executor import Executor
+from components.evaluator.grouped_metrics import grouped_eval_config
 from components.evaluator.verdict import tfma_name
 from pipeline.config import EvaluateConfig, MetricConfig
 from pipeline.eval_config import build_eval_config
@@ -76,11 +78,14 @@ def _evaluate(tmp_path, examples, models, name, config, baseline=None):
     evaluation.uri, blessing.uri = str(tmp_path / "evaluation"), str(tmp_path / "blessing")
     for path in (evaluation.uri, blessing.uri):
         tf.io.gfile.makedirs(path)
+    eval_config = build_eval_config(config)
+    grouped = grouped_eval_config(eval_config)  # as the component does
     Executor().Do(
         inputs,
         {"evaluation": [evaluation], "blessing": [blessing]},
         {
-            "eval_config": proto_utils.proto_to_json(build_eval_config(config)),
+            "eval_config": proto_utils.proto_to_json(grouped or eval_config),
+            "module_path": tfma_hooks.__name__ if grouped else None,
             "example_splits": '["eval"]',
             "fairness_indicator_thresholds": "null",
         },
