@@ -213,6 +213,12 @@ class KubeflowConfig:
                 check_image(image)
         object.__setattr__(self, "steps", steps)
 
+    @property
+    def storage_is_mounted(self) -> bool:
+        """Whether a claim of some step holds the storage; where not, what is written there goes with its pod."""
+        volumes = [volume for step in (self.default, *self.steps.values()) for volume in step.volumes]
+        return any(pathlib.PurePosixPath(self.storage).is_relative_to(volume.path) for volume in volumes)
+
     def step(self, step_id: str) -> StepConfig:
         """The configuration that holds for the step."""
         return self.steps.get(step_id, StepConfig()).over(self.default)
@@ -267,8 +273,9 @@ def names_image(path: str) -> bool:
 
 def _read(path: str) -> Any:
     try:
-        return yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
+        content = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
+        return {} if content is None else content  # an empty file
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None

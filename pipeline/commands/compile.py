@@ -1,11 +1,14 @@
 """`sluice compile`."""
 
 import argparse
+import contextlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 HELP = "Compile a workload's pipeline for Kubeflow Pipelines, and check it as the cluster's API server would."
@@ -43,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     path = pathlib.Path(args.output or f"build/kubeflow/{compiled.name}.yaml")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    _write(path, text)
     if args.json:
         print(json.dumps(_summary(compiled, size, str(path))))
         return 0
@@ -60,12 +62,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _write(path: pathlib.Path, text: str) -> None:
+    from pipeline.errors import ConfigError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--output {path}: {error.strerror}") from None
+
+
 def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
     """The compiled pipeline of the workload and its size, for what the command line says."""
     from kubeflow import config as kubeflow_config
     from pipeline import config as pipeline_config
 
+    _check_data(args.data)
     cluster = _cluster(args, kubeflow_config)
+    if not cluster.storage_is_mounted:
+        print(
+            f"note: no claim is mounted at {cluster.storage}: models that are registered or pushed there are lost with "
+            f"the pod; `default.volumes` of {DEFAULT_CONFIG} names claims (kubeflow/kubeflow.example.yaml)",
+            file=sys.stderr,
+        )
     scratch = tempfile.TemporaryDirectory(prefix="sluice-compile-")  # TFX makes the folder of a database that it gets
     settings = pipeline_config.make_config(
         args.workload,
@@ -79,14 +98,34 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
         compare_with_last_blessed_data=False,
     )
     print("reading the pipeline ...", file=sys.stderr)
-    from components.trainer.cluster_config import ClusterConfig
-    from kubeflow import compiler, size
-    from pipeline import pipeline
+    with scratch, contextlib.nullcontext() if args.debug else _quiet():
+        from components.trainer.cluster_config import ClusterConfig
+        from kubeflow import compiler, size
+        from pipeline import pipeline
 
-    trainer = ClusterConfig.from_dict(cluster.trainer_cluster(), "kubeflow config: trainer")
-    with scratch:
+        trainer = ClusterConfig.from_dict(cluster.trainer_cluster(), "kubeflow config: trainer")
         compiled = compiler.compile_pipeline(pipeline.create_pipeline(settings, trainer), cluster)
-    return compiled, size.measure(compiled.pipeline_spec, compiled.platform_spec)
+        return compiled, size.measure(compiled.pipeline_spec, compiled.platform_spec)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what TensorFlow's native code logs while it is imported off the terminal."""
+    from pipeline.quiet import NativeLogs
+
+    logs = NativeLogs()
+    try:
+        yield
+    finally:
+        logs.restore()
+
+
+def _check_data(data: str | None) -> None:
+    """Pods know neither this machine's folders nor where the command was given."""
+    from pipeline.errors import ConfigError
+
+    if data is not None and not data.startswith("/") and not re.match(r"(package:|[a-z][a-z0-9]*://)\S", data):
+        raise ConfigError(f"--data {data!r}: expected the data as pods see it: an absolute path below a mounted claim")
 
 
 def _cluster(args: argparse.Namespace, kubeflow_config: Any) -> Any:

@@ -68,6 +68,64 @@ def test_no_image_at_all(folder, capsys):
     assert "say which image the steps run in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "relative/folder"], "--data 'relative/folder': expected the data as pods see it"),
+        (["--data", ""], "--data '': expected the data as pods see it"),
+        (["--data", "C:\\data"], "expected the data as pods see it"),
+        (["--image", "sluice"], "image 'sluice' has no fixed version"),
+        (["--image", "sluice:latest"], "image 'sluice:latest' has no fixed version"),
+        (["--image", "Sluice:A B"], "is not written as registry.example/team/name:tag"),
+        (["--workers", "0"], "train.num_workers: must be 1 or more, found 0"),
+        (["--precision", "float8"], "'float8' is not one of float32"),
+        (["--train-steps", "0"], "train_steps must be 1 or more"),
+        (["--workload", "none"], "no workload `none`"),
+        (["--config", "none.yaml"], "none.yaml: No such file or directory"),
+        (["--output", "folder"], "--output folder: Is a directory"),
+        (["--output", "kubeflow.yaml/made.yaml"], "--output kubeflow.yaml/made.yaml: "),
+    ],
+)
+def test_options_that_cannot_be_right(folder, capsys, arguments, message):
+    (folder / "folder").mkdir()
+    (folder / "kubeflow.yaml").write_text("image: registry.example/sluice:abc\n")
+    assert cli.main(["compile", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe", "not valid YAML"),
+        (b"a: [1", "not valid YAML"),
+        (b"[]", "expected a mapping of keys to values"),
+        (b"false", "expected a mapping of keys to values"),
+        (b"imagge: a:b", "unknown key `imagge`. Did you mean `image`?"),
+        (b"image: 3", "image"),
+        (b"storage: relative", "storage: must be an absolute path in the pods"),
+        (b"steps: {Trainer: {gpus: many}}", "gpus"),
+    ],
+)
+def test_configuration_that_is_none(folder, capsys, content, message):
+    note(folder)
+    (folder / "kubeflow.yaml").write_bytes(content)
+    assert cli.main(["compile"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "kubeflow.yaml" in err
+
+
+def test_storage_that_no_claim_holds_is_mentioned(folder, capfd):
+    note(folder)
+    assert cli.main(["compile"]) == 0
+    err = capfd.readouterr().err
+    assert "note: no claim is mounted at /mnt/sluice" in err
+    assert len(err.splitlines()) == 2, "the libraries' own logs are no news"
+    (folder / "kubeflow.yaml").write_text("default: {volumes: [{claim: sluice, path: /mnt/sluice}]}\n")
+    assert cli.main(["compile"]) == 0
+    assert "no claim" not in capfd.readouterr().err
+
+
 def test_image_of_another_commit_is_mentioned(folder, capsys, monkeypatch):
     note(folder)
     monkeypatch.chdir(pathlib.Path(__file__).parents[2])

@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import subprocess
 
+import kfp_launcher
 import kfp_real_launcher
 import kfp_simulation
 import pytest
@@ -64,13 +65,14 @@ def test_estimated_sizes_are_close(pipelines, sizes):
 
 
 @pytest.mark.skipif(not kfp_real_launcher.is_possible(), reason="the launcher wants folders at the root")
-def test_taxi_under_the_launcher_itself(tmp_path):
+@pytest.mark.parametrize("scheme", ["minio", "s3", "gs"])
+def test_taxi_under_the_launcher_itself(tmp_path, scheme):
     """All steps of the taxi pipeline; then again, with a gate that blocks."""
     kfp_real_launcher.Pod.program = kfp_real_launcher.build(
         pathlib.Path(SOURCE).resolve(), HERE / "kfp_launcher_test.go", tmp_path
     )
     bucket = f"sluice-{tmp_path.name}-{os.getpid()}"
-    cluster = kfp_simulation.Cluster(tmp_path, root=f"minio://{bucket}/runs", pods=kfp_real_launcher.Pod)
+    cluster = kfp_simulation.Cluster(tmp_path, root=f"{scheme}://{bucket}/runs", pods=kfp_real_launcher.Pod)
     data, shared = tmp_path / "shared" / "data", tmp_path / "shared"
     data.mkdir(parents=True)
     lines = (pathlib.Path(tfx.__file__).parent / TRIPS).read_text().splitlines(keepends=True)[:6001]
@@ -80,9 +82,8 @@ def test_taxi_under_the_launcher_itself(tmp_path):
         first = cluster.run(text)
         assert first.failures == "none", first.failures
         assert set(first.states.values()) == {"SUCCEEDED"}
-        assert (
-            first.tasks["evaluator"].execution.artifacts["blessing"]["metadata"]["current_model"].startswith(bucket, 8)
-        )
+        blessing = first.tasks["evaluator"].execution.artifacts["blessing"]
+        assert blessing["metadata"]["current_model"].startswith(f"{scheme}://{bucket}/")
         fare = lines[0].split(",").index("fare")
         cells = [line.split(",") for line in lines[1:]]
         bad = [",".join([*row[:fare], "-1000000.0", *row[fare + 1 :]]) for row in cells]
@@ -93,6 +94,7 @@ def test_taxi_under_the_launcher_itself(tmp_path):
         page = blocked.tasks["data-gate"].execution.artifacts["html_page"]["uri"]
         assert "fare" in cluster.objects.path(page).read_text()
     finally:
-        shutil.rmtree(f"/minio/{bucket}", ignore_errors=True)
+        folder = f"/{kfp_launcher.SCHEMES[scheme]}"
+        shutil.rmtree(f"{folder}/{bucket}", ignore_errors=True)
         with contextlib.suppress(OSError):  # others may have something there
-            os.rmdir("/minio")
+            os.rmdir(folder)
