@@ -209,7 +209,22 @@ def check_parameters(pipeline_spec: dict[str, Any], values: dict[str, Any]) -> N
             if not parameter.is_optional and not parameter.HasField("default_value"):
                 raise CompileError(f"parameter {name!r} has no default: give it with --param {name}=VALUE")
             continue
-        expected, types = _PARAMETER_TYPES.get(parameter.parameter_type, ("of a known type", ()))
-        value = values[name]
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise CompileError(f"parameter {name!r} must be {expected}, found {value!r}")
+        _check_type(name, parameter.parameter_type, values[name])
+
+
+def check_defaults(parameters: dict[str, dict[str, Any]]) -> None:
+    """Checks that each default of the pipeline's parameters, as the YAML declares them, is of the declared type.
+
+    Raises:
+      CompileError: naming the parameter and its type.
+    """
+    for name, parameter in parameters.items():
+        if "defaultValue" in parameter:
+            kind = pipeline_spec_pb2.ParameterType.ParameterTypeEnum.Value(parameter["parameterType"])
+            _check_type(name, kind, parameter["defaultValue"])
+
+
+def _check_type(name: str, kind: int, value: Any) -> None:
+    expected, types = _PARAMETER_TYPES.get(kind, ("of a known type", ()))
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise CompileError(f"parameter {name!r} must be {expected}, found {value!r}")

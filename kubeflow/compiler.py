@@ -100,6 +100,10 @@ def _with_overrides(parameters: dict[str, dict], config: KubeflowConfig) -> dict
                 f"parameters: the pipeline has no parameter {name!r}; it has {', '.join(result) or 'none'}"
             )
         result[name]["defaultValue"] = value
+    try:
+        api_checks.check_defaults(result)
+    except CompileError as error:
+        raise ConfigError(f"parameters: {error}") from None
     return result
 
 

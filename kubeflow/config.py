@@ -13,6 +13,17 @@ from pipeline.errors import ConfigError
 _IMAGE_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _TAINT_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_TAKEN = {
+    "/gcs": "the Kubeflow launcher",
+    "/s3": "the Kubeflow launcher",
+    "/minio": "the Kubeflow launcher",
+    "/tmp/kfp": "the Kubeflow launcher",
+    "/opt/sluice": "the image",
+    "/opt/venv": "the image",
+    "/usr": "the image",
+}
+"""Folders of a step's container, and whose they are."""
+_MOST = 2**31 - 1
 IMAGE_USER = 65532
 """The user of kubeflow/Dockerfile."""
 
@@ -30,11 +41,15 @@ class VolumeConfig:
 
     def __post_init__(self) -> None:
         kubernetes_rules.check_name("volume: claim", self.claim)
-        if not self.path.startswith("/"):
-            raise ConfigError(f"volume {self.claim}: path must be absolute, found {self.path!r}")
-        for root in ("/gcs", "/s3", "/minio", "/tmp/kfp"):
-            if self.path == root or self.path.startswith(root + "/"):
-                raise ConfigError(f"volume {self.claim}: {root} belongs to the Kubeflow launcher; mount somewhere else")
+        kubernetes_rules.check_path(f"volume {self.claim}: path", self.path)
+        if self.sub_path.startswith("/") or ".." in self.sub_path.split("/"):
+            raise ConfigError(f"volume {self.claim}: sub_path must be a folder inside, found {self.sub_path!r}")
+        path = pathlib.PurePosixPath(self.path)
+        for root, owner in _TAKEN.items():
+            if path.is_relative_to(root):
+                raise ConfigError(f"volume {self.claim}: {root} belongs to {owner}; mount somewhere else")
+            if pathlib.PurePosixPath(root).is_relative_to(path):
+                raise ConfigError(f"volume {self.claim}: {self.path} would hide {root}; mount somewhere else")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +82,10 @@ class TolerationConfig:
         if self.operator not in _TOLERATION_OPERATORS:
             allowed = " or ".join(_TOLERATION_OPERATORS)
             raise ConfigError(f"toleration {self.key}: operator must be {allowed}, found {self.operator!r}")
+        if self.key:
+            kubernetes_rules.check_key("toleration", self.key)
+        elif self.operator != "Exists":
+            raise ConfigError("toleration: without a key only the operator Exists is possible")
         if self.operator == "Exists" and self.value:
             raise ConfigError(f"toleration {self.key}: with operator Exists there is no value; use Equal")
         if self.effect not in _TAINT_EFFECTS:
@@ -114,8 +133,10 @@ class StepConfig:
                 raise ConfigError(f"{name}: expected a Kubernetes quantity such as 500m or 4Gi, found {value!r}")
         for name in ("gpus", "retries", "retry_backoff_seconds", "timeout_seconds"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name}: must be 0 or more, found {value}")
+            if value is not None and not 0 <= value <= _MOST:
+                raise ConfigError(f"{name}: must be 0 or more, and at most {_MOST}, found {value}")
+        if self.gpu_resource is not None:
+            kubernetes_rules.check_key("gpu_resource", self.gpu_resource)
         for name in ("env", "node_selector", "labels", "annotations"):
             for key, value in getattr(self, name).items():
                 if not isinstance(value, str):
@@ -202,8 +223,9 @@ class KubeflowConfig:
             raise ConfigError(f"image_pull_policy: {self.image_pull_policy!r} is not one of {allowed}")
         for secret in self.image_pull_secrets:
             kubernetes_rules.check_name("image_pull_secrets", secret)
-        if not self.storage.startswith("/"):
-            raise ConfigError(f"storage: must be an absolute path in the pods, found {self.storage!r}")
+        kubernetes_rules.check_path("storage: the path in the pods", self.storage)
+        if self.model_registry is not None:
+            _check_registry(self.model_registry)
         steps = {}
         for step, value in self.steps.items():
             steps[step] = (
@@ -212,6 +234,7 @@ class KubeflowConfig:
             if (image := steps[step].image) is not None:
                 check_image(image)
         object.__setattr__(self, "steps", steps)
+        kubernetes_rules.check_no_template("config", dataclasses.asdict(self))
 
     @property
     def storage_is_mounted(self) -> bool:
@@ -237,6 +260,19 @@ class KubeflowConfig:
             "run_as_user": IMAGE_USER,
         }
         return {**self.trainer, "kubernetes": {**pods, **self.trainer.get("kubernetes", {})}}
+
+
+def _check_registry(registry: str) -> None:
+    """A registry is a folder that pods share, or a URL that fsspec knows."""
+    import fsspec
+
+    scheme, url, _ = registry.partition("://")
+    if url and scheme not in fsspec.available_protocols():
+        raise ConfigError(
+            f"model_registry: {registry!r} names no file system that fsspec knows, such as s3:// or gs://"
+        )
+    if not url and not registry.startswith("/"):
+        raise ConfigError(f"model_registry: expected an absolute path in the pods or a URL, found {registry!r}")
 
 
 def check_image(image: str) -> None:

@@ -1,7 +1,9 @@
 """What Kubernetes takes as names and amounts: a pod with others is refused when a run has already begun."""
 
+import posixpath
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from pipeline.errors import ConfigError
 
@@ -36,6 +38,31 @@ def check_labels(what: str, labels: Mapping[str, str], *, values: bool = True) -
                 f"{what}: `{key}` must have at most 63 letters, digits, - _ and ., found {value!r}; "
                 "other text can be an annotation"
             )
+
+
+def check_key(what: str, key: str) -> None:
+    """Raises ConfigError unless `key` can name a taint or a resource such as nvidia.com/gpu."""
+    check_labels(what, {key: ""})
+
+
+def check_path(what: str, path: str) -> None:
+    """Raises ConfigError unless something can be mounted at `path`: a plain, absolute path, and not all there is."""
+    if not path.startswith("/") or posixpath.normpath(path) != (path.rstrip("/") or "/") or re.search(r"[:\s]", path):
+        raise ConfigError(f"{what} must be absolute, without .., colons and blanks, found {path!r}")
+    if path.strip("/") == "":
+        raise ConfigError(f"{what} must be a folder of its own, found '/'")
+
+
+def check_no_template(what: str, value: Any) -> None:
+    """Raises ConfigError for text anywhere in `value` that Argo would take for a template, and replace."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            check_no_template(f"{what}: {key}", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_no_template(what, item)
+    elif isinstance(value, str) and "{{" in value:
+        raise ConfigError(f"{what}: '{{{{' would be a template for Argo, found {value!r}")
 
 
 def check_variables(what: str, names: Mapping[str, str]) -> None:

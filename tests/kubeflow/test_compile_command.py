@@ -102,7 +102,7 @@ def test_options_that_cannot_be_right(folder, capsys, arguments, message):
         (b"false", "expected a mapping of keys to values"),
         (b"imagge: a:b", "unknown key `imagge`. Did you mean `image`?"),
         (b"image: 3", "image"),
-        (b"storage: relative", "storage: must be an absolute path in the pods"),
+        (b"storage: relative", "storage: the path in the pods must be absolute"),
         (b"steps: {Trainer: {gpus: many}}", "gpus"),
     ],
 )

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 
 import pytest
 import yaml
@@ -24,7 +25,7 @@ from kubeflow.config import (
     load,
 )
 from kubeflow.errors import CompileError
-from pipeline import config_reader
+from pipeline import cli, config_reader
 from pipeline.errors import ConfigError
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
@@ -90,6 +91,24 @@ def test_golden(sample_pipelines, name, config):
         path.parent.mkdir(exist_ok=True)
         path.write_text(made)
     assert made == path.read_text()
+
+
+@pytest.mark.parametrize("workload", ["taxi", "images", "textgen"])
+def test_golden_of_a_workload(tmp_path, monkeypatch, workload):
+    """What `sluice compile` makes of the project's own pipelines; SLUICE_UPDATE_GOLDENS=1 writes them anew."""
+    monkeypatch.chdir(tmp_path)  # no kubeflow.yaml of this machine
+    made = tmp_path / "made.yaml"
+    image = ["--image", "registry.example/sluice:1a2b3c4", "--output", str(made)]
+    assert cli.main(["compile", "--workload", workload, *image]) == 0
+    path = GOLDENS / f"{workload}.yaml"
+    if os.environ.get("SLUICE_UPDATE_GOLDENS"):
+        path.write_text(_without_hashes(made.read_text()))
+    assert _without_hashes(made.read_text()) == path.read_text()
+
+
+def _without_hashes(text: str) -> str:
+    """The YAML without the fingerprint of the workload's code, which changes with every edit of it."""
+    return re.sub(r"constant: [0-9a-f]{64}$", "constant: (code)", text, flags=re.MULTILINE)
 
 
 def test_equal_pipelines_give_equal_bytes(sample_pipelines, stock):
@@ -304,7 +323,17 @@ def test_two_names_that_become_one(sample_pipelines):
         ({"image": "registry.example/sluice"}, "no fixed version"),
         ({"image": "registry.example:5000/sluice:latest"}, "no fixed version"),
         ({"image": "i:1", "image_pull_policy": "Sometimes"}, "not one of Always, IfNotPresent, Never"),
-        ({"image": "i:1", "storage": "mnt"}, "must be an absolute path"),
+        ({"image": "i:1", "storage": "mnt"}, "storage: the path in the pods must be absolute"),
+        ({"image": "i:1", "storage": "/"}, "storage: the path in the pods must be a folder of its own"),
+        ({"image": "i:1", "storage": "/mnt/a b"}, "without .., colons and blanks"),
+        ({"image": "i:1", "model_registry": "registry"}, "expected an absolute path in the pods or a URL"),
+        ({"image": "i:1", "model_registry": ""}, "expected an absolute path in the pods or a URL"),
+        ({"image": "i:1", "model_registry": "foo://x"}, "no file system that fsspec knows"),
+        (
+            {"image": "i:1", "outcome": OutcomeConfig(command=("mail", "{{x}}"))},
+            r"config: outcome: command: '\{\{' would be a template for Argo",
+        ),
+        ({"image": "i:1", "default": StepConfig(env={"A": "{{workflow.name}}"})}, "config: default: env: A: "),
         ({"image": "i:1", "steps": {"Trainer": {"memory": "4Gi"}}}, "unknown key `memory`.*memory_limit"),
         ({"image": "i:1", "steps": {"Trainer": {"memory_limit": "4 GB"}}}, "Kubernetes quantity"),
     ],
@@ -329,6 +358,16 @@ def test_bad_configuration(values, message):
         ({"secrets": ({"name": "s", "env": {"key": "1A"}},)}, "secret s: env: '1A' is no name of an environment"),
         ({"tolerations": ({"key": "gpu", "effect": "NoScheduling"},)}, "effect must be one of .* 'NoScheduling'"),
         ({"tolerations": ({"key": "gpu", "value": "x"},)}, "with operator Exists there is no value"),
+        ({"tolerations": ({"key": "a b"},)}, "toleration: 'a b' is no key"),
+        ({"tolerations": ({"operator": "Equal", "value": "x"},)}, "without a key only the operator Exists"),
+        ({"gpus": 1, "gpu_resource": "x y"}, "gpu_resource: 'x y' is no key"),
+        ({"retries": 2**31}, "retries: must be 0 or more, and at most 2147483647"),
+        ({"volumes": ({"claim": "a", "path": "/d/../e"},)}, "volume a: path must be absolute, without .."),
+        ({"volumes": ({"claim": "a", "path": "/d:e"},)}, "volume a: path must be absolute, without .."),
+        ({"volumes": ({"claim": "a", "path": "/"},)}, "volume a: path must be a folder of its own"),
+        ({"volumes": ({"claim": "a", "path": "/opt/sluice/modules"},)}, "/opt/sluice belongs to the image"),
+        ({"volumes": ({"claim": "a", "path": "/opt"},)}, "/opt would hide /opt/sluice"),
+        ({"volumes": ({"claim": "a", "path": "/d", "sub_path": "../e"},)}, "sub_path must be a folder inside"),
     ],
 )
 def test_what_a_pod_would_be_refused_for(values, message):
@@ -372,6 +411,8 @@ def test_unknown_step_and_parameter(sample_pipelines):
         compiled(pipeline, dataclasses.replace(CONFIG, steps={"Trainer": StepConfig()}))
     with pytest.raises(ConfigError, match="no parameter 'dta'; it has data"):
         compiled(pipeline, dataclasses.replace(CONFIG, parameters={"dta": "x"}))
+    with pytest.raises(ConfigError, match="parameters: parameter 'data' must be text, found 3"):
+        compiled(pipeline, dataclasses.replace(CONFIG, parameters={"data": 3}))
 
 
 def test_step_settings_are_laid_over_the_default():
