@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -21,6 +22,7 @@ from components.trainer.kubernetes.manifests import KINDS
 
 ROOT = pathlib.Path(__file__).parents[2] / "kubeflow"
 CUSTOM = ("monitoring.coreos.com/v1",)
+SCHEMAS = yaml.safe_load((pathlib.Path(__file__).parent / "monitoring_schemas.yaml").read_text())
 _VOLUME_KINDS = {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "projected", "csi", "ephemeral"}
 
 
@@ -59,7 +61,9 @@ def test_overlay_fits_the_schemas(overlay):
     assert documents
     for document in documents:
         assert document["metadata"]["namespace"]
-        if document["apiVersion"] not in CUSTOM:
+        if document["apiVersion"] in CUSTOM:
+            jsonschema.validate(document["spec"], SCHEMAS[document["kind"]])
+        else:
             kubernetes_validate.validate(document, "1.32", strict=True)
 
 
