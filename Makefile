@@ -85,7 +85,7 @@ bench-push: setup ## a 1 GB push against cp, sync and sha256sum, and against sto
 
 .PHONY: compile
 compile: setup ## compile the taxi pipeline for Kubeflow; IMAGE=registry.example/sluice:GIT_SHA
-	@$(BIN)/sluice compile --image "$(if $(IMAGE),$(IMAGE),sluice:$(shell git rev-parse --short=12 HEAD))" $(ARGS)
+	@$(BIN)/sluice compile $(if $(IMAGE),--image "$(IMAGE)",$(if $(wildcard build/kubeflow/image.json kubeflow.yaml),,--image "sluice:$(shell git rev-parse --short=12 HEAD)")) $(ARGS)
 
 .PHONY: image
 image: ## build the image of the steps; IMAGE=registry.example/team/sluice LOCK=gpu PUSH=1
