@@ -1,6 +1,7 @@
 """Turns TensorFlow's errors into ours: whose fault it is decides whether a restart makes sense."""
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 
@@ -16,6 +17,8 @@ _PEER_ERRORS = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
+_WRAPPING = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "Stack trace for op")
+_UNFIT = re.compile(r"(Key: |.*(feature|parse example|parse serialized example)).*", re.IGNORECASE)
 _PEER_WORDS = ("collective", "connection reset", "socket closed", "remote worker", "connection refused", "peer")
 
 
@@ -36,9 +39,17 @@ def _gone_peers(cluster: ClusterSpec, patience_s: float = 1.0) -> dict[str, str]
     return gone
 
 
+def _essence(message: str) -> str:
+    """The line that says what happened, without the nodes and functions of the graph that it is wrapped in."""
+    lines = [line for line in message.splitlines() if line.strip() and not line[0].isspace()]
+    telling = [line for line in lines if not line.startswith(_WRAPPING)]
+    line = (telling or lines or [message])[0]
+    return re.sub(r"^(\{\{\w+ [^}]*\}\}\s*)+", "", line)[:400]
+
+
 def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles | None = None) -> TrainingError:
     """The training error for a TensorFlow error."""
-    message = (error.message or type(error).__name__).splitlines()[0][:400]
+    message = _essence(error.message or type(error).__name__)
     several = cluster.num_workers > 1 or cluster.has_parameter_servers
     if isinstance(error, tf.errors.DataLossError) and files is not None:
         return TrainingDataError(describe_corruption(files) or f"damaged training data: {message}")
@@ -50,6 +61,6 @@ def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles
         return TrainingError(
             f"out of memory or disk: {message}; try a smaller batch_size, accumulate or recompute_layers"
         )
-    if isinstance(error, tf.errors.InvalidArgumentError) and "feature" in message.lower():
-        return TrainingDataError(f"the examples do not fit the feature spec: {message}")
+    if isinstance(error, tf.errors.InvalidArgumentError) and (unfit := _UNFIT.search(message)):
+        return TrainingDataError(f"the examples do not fit the feature spec: {unfit[0]}")
     return TrainingError(f"{type(error).__name__}: {message}")

@@ -37,13 +37,16 @@ def find_files(patterns: Sequence[str], what: str) -> RecordFiles:
       what: for messages, e.g. "training".
 
     Raises:
-      TrainingDataError: a pattern matches nothing.
+      TrainingDataError: a pattern matches nothing, or a folder.
     """
     paths: list[str] = []
     for pattern in patterns:
         found = sorted(tf.io.gfile.glob(pattern))
         if not found:
             raise TrainingDataError(f"no {what} files match {pattern}")
+        folders = [path for path in found if tf.io.gfile.isdir(path)]
+        if folders:
+            raise TrainingDataError(f"{folders[0]} is a folder; expected TFRecord files at {pattern}")
         paths.extend(found)
     if not paths:
         raise TrainingDataError(f"no {what} files given")

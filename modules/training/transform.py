@@ -41,16 +41,24 @@ def read_model_data(fn_args: Any) -> ModelData:
     """Reads the transform graph's specs, or without one the schema's.
 
     Raises:
-      TrainingConfigError: fn_args has neither.
+      TrainingConfigError: fn_args has neither, or it is none.
     """
     if fn_args.transform_graph_path:
-        output = tft.TFTransformOutput(fn_args.transform_graph_path)
+        folder = fn_args.transform_graph_path
+        if not tf.io.gfile.isdir(f"{folder}/{tft.TFTransformOutput.TRANSFORMED_METADATA_DIR}"):
+            raise TrainingConfigError(
+                f"transform graph: {folder} is not what Transform writes; expected its output folder"
+            )
+        output = tft.TFTransformOutput(folder)
         schema = output.raw_metadata.schema
         return ModelData(output.raw_feature_spec(), output.transformed_feature_spec(), schema, output)
     if not fn_args.schema_path:
         raise TrainingConfigError("the Trainer got neither a transform_graph nor a schema, so the examples are unknown")
     schema = schema_pb2.Schema()
-    with tf.io.gfile.GFile(fn_args.schema_path, "r") as file:
-        text_format.Parse(file.read(), schema)
+    try:
+        with tf.io.gfile.GFile(fn_args.schema_path, "r") as file:
+            text_format.Parse(file.read(), schema)
+    except (text_format.ParseError, UnicodeDecodeError, tf.errors.OpError) as error:
+        raise TrainingConfigError(f"schema: {fn_args.schema_path} cannot be read as a schema.pbtxt: {error}") from None
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
     return ModelData(spec, spec, schema, None)

@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
-from modules.training.errors import TrainingError
+from modules.training.errors import TrainingConfigError
 from modules.training.telemetry import say
 
 
@@ -18,12 +18,12 @@ def warm_start(model: tf_keras.Model, base_model: str) -> list[str]:
       Names of the variables that kept their fresh values, because a vocabulary has grown, say.
 
     Raises:
-      TrainingError: the folder is no SavedModel, or nothing in it fits.
+      TrainingConfigError: the folder is no SavedModel, or nothing in it fits.
     """
     try:
         loaded = tf.saved_model.load(base_model)
     except (OSError, tf.errors.OpError) as error:
-        raise TrainingError(f"cannot warm start from {base_model}: {str(error).splitlines()[0]}") from None
+        raise TrainingConfigError(f"cannot warm start from {base_model}: {str(error).splitlines()[0]}") from None
     known = getattr(loaded, "model_variables", None) or getattr(loaded, "variables", [])
     values = {variable.name: variable for variable in known}
     fresh = []
@@ -34,6 +34,8 @@ def warm_start(model: tf_keras.Model, base_model: str) -> list[str]:
         else:
             variable.assign(value)
     if len(fresh) == len(model.variables):
-        raise TrainingError(f"nothing in {base_model} fits this model; set warm_start to false to start from scratch")
+        raise TrainingConfigError(
+            f"nothing in {base_model} fits this model; set warm_start to false to start from scratch"
+        )
     say(f"warm start: {len(model.variables) - len(fresh)} of {len(model.variables)} variables from {base_model}")
     return fresh

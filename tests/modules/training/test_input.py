@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from modules.training.cluster import ClusterSpec
 from modules.training.config import TrainingConfig
 from modules.training.errors import TrainingConfigError, TrainingDataError
+from modules.training.failures import translated
 from modules.training.input import RecordInput, ReplicaPlacement, choose_sharding, class_weight, example_parser
 from modules.training.records import count_records, describe_corruption, find_files
 
@@ -132,3 +134,20 @@ def test_class_weights_of_numbers_and_of_one_hot_labels():
     expected = [1.0, 5.0, 0.5]
     np.testing.assert_allclose(class_weight(tf.constant([[0], [1], [2]]), {1: 5.0, 2: 0.5}), expected)
     np.testing.assert_allclose(class_weight(tf.eye(3), {1: 5.0, 2: 0.5}), expected)
+
+
+def test_examples_of_another_shape_are_bad_data_and_the_feature_is_named():
+    short = tf.train.Example()
+    short.features.feature["x"].float_list.value.extend([1.0, 2.0, 3.0])
+    parse = tf.function(lambda records: tf.io.parse_example(records, {"x": tf.io.FixedLenFeature([4], tf.float32)}))
+    with (
+        pytest.raises(TrainingDataError, match=r"do not fit the feature spec: Key: x.*Values size: 3"),
+        translated(ClusterSpec(tasks={})),
+    ):
+        parse(tf.constant([short.SerializeToString()]))
+
+
+def test_a_folder_among_the_files_is_named(tmp_path):
+    (tmp_path / "deeper").mkdir()
+    with pytest.raises(TrainingDataError, match="deeper is a folder; expected TFRecord files"):
+        find_files([str(tmp_path / "*")], "training")
