@@ -42,7 +42,8 @@ def make_spec(
       TrainingConfigError: a path is not what it should be.
     """
     _require(
-        run_fn.rpartition(".")[0], f'run_fn is "{run_fn}"; expected a dotted path, such as my_package.model.run_fn'
+        "." in run_fn and all(part.isidentifier() for part in run_fn.split(".")),
+        f'run_fn is "{run_fn}"; expected a dotted path, such as my_package.model.run_fn',
     )
     for name, number in (("steps", train_steps), ("eval_steps", eval_steps)):
         _require(number is None or number > 0, f"{name} is {number}; expected a number above 0")

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import sys
 import threading
 import time
@@ -24,6 +25,12 @@ from components.trainer.training_spec import TrainingSpec
 _POLL_SECONDS = 0.1
 # What TensorFlow raises in the others when one task of a cluster goes away.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "DeadlineExceededError", "CancelledError")
+
+
+_ALONE = (
+    "note: {run_fn} used no strategy for several workers, so each worker has trained a model of its own, and this "
+    "one's is kept; train under tf.distribute.MultiWorkerMirroredStrategy, or with one worker"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -73,11 +80,25 @@ def _train(spec: TrainingSpec, export_name: str, must_export: bool) -> None:
     serving_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["serving_model_dir"]).name)
     eval_model_dir = os.path.join(staging, pathlib.Path(spec.fn_args["eval_model_dir"]).name)
     run_fn(make_fn_args(spec, serving_model_dir, eval_model_dir))
+    if must_export and _trained_alone():
+        print(_ALONE.format(run_fn=spec.run_fn), file=sys.stderr, flush=True)
     if must_export and not export.exists(serving_model_dir):
         raise TrainingError(
             f"{spec.run_fn} returned without a model: it must save a SavedModel to fn_args.serving_model_dir "
             f"({serving_model_dir})"
         )
+
+
+def _trained_alone() -> bool:
+    """Whether TensorFlow was used in one of several workers, and does not listen for the others."""
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    addresses = config.get("cluster", {}).get("worker", [])
+    if len(addresses) < 2 or "tensorflow" not in sys.modules or config["task"]["type"] != "worker":
+        return False
+    host, _, port = addresses[config["task"]["index"]].rpartition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, int(port))) != 0
 
 
 def _wait_for_chief(spec: TrainingSpec) -> None:

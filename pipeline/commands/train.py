@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
         evaluator=args.evaluator,
         max_restarts=args.max_restarts,
     )
+    if args.resume and not pathlib.Path(spec.fn_args["model_run_dir"]).exists():
+        print(f"nothing to resume in {args.output}: training begins at step 0", file=sys.stderr)
     result = launch(spec, cluster)
     summary = {
         "model": spec.fn_args["serving_model_dir"],

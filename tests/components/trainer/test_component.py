@@ -1,7 +1,6 @@
 """The step as TFX sees it: its contract, and its executor with real artifacts and a run_fn written for TFX alone."""
 
 import itertools
-import json
 import pathlib
 import random
 import shutil
@@ -35,17 +34,22 @@ def examples(tmp_path):
     artifact.uri, artifact.split_names = str(tmp_path / "examples"), '["train", "eval"]'
     numbers = random.Random(0)
     for split in ("train", "eval"):
-        folder = tmp_path / "examples" / f"Split-{split}"
-        folder.mkdir(parents=True)
-        with tf.io.TFRecordWriter(str(folder / "data-00000-of-00001.gz"), options="GZIP") as writer:
-            for _ in range(128):
-                x = [numbers.random() for _ in range(4)]
-                features = {
-                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=x)),
-                    "y": tf.train.Feature(float_list=tf.train.FloatList(value=[sum(x)])),
-                }
-                writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+        xs = [[numbers.random() for _ in range(4)] for _ in range(128)]
+        write_examples(tmp_path / "examples" / f"Split-{split}", [{"x": x, "y": [sum(x)]} for x in xs])
     return artifact
+
+
+def write_examples(folder, rows):
+    """One file of tf.Examples; a row maps names to lists of floats or of whole numbers."""
+    folder.mkdir(parents=True)
+    with tf.io.TFRecordWriter(str(folder / "data-00000-of-00001.gz"), options="GZIP") as writer:
+        for row in rows:
+            example = tf.train.Example()
+            for name, values in row.items():
+                feature = example.features.feature[name]
+                column = feature.int64_list if isinstance(values[0], int) else feature.float_list
+                column.value.extend(values)
+            writer.write(example.SerializeToString())
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def execute(tmp_path, examples):
 
     executions = itertools.count(1)
 
-    def execute(run_fn, cluster=None, custom_config=None, code_fingerprint=""):
+    def execute(run_fn, cluster=None, custom_config=None, code_fingerprint="", examples=examples, schema=None):
         model, model_run = standard_artifacts.Model(), standard_artifacts.ModelRun()
         execution = str(next(executions))
         model.uri = str(tmp_path / "Trainer" / "model" / execution)
@@ -73,7 +77,8 @@ def execute(tmp_path, examples):
             "code_fingerprint": code_fingerprint,
         }
         try:
-            Executor().Do({"examples": [examples]}, {"model": [model], "model_run": [model_run]}, exec_properties)
+            inputs = {"examples": [examples]} | ({"schema": [schema]} if schema else {})
+            Executor().Do(inputs, {"model": [model], "model_run": [model_run]}, exec_properties)
         except Exception:
             shutil.rmtree(model.uri)
             shutil.rmtree(model_run.uri)
@@ -144,9 +149,29 @@ def test_stock_parameter_servers(execute, capfd):
 
 
 @pytest.mark.e2e
-def test_a_run_fn_that_reads_through_the_data_accessor(execute):
-    model_dir = execute("stock_data_accessor.run_fn")
-    assert json.loads((model_dir / "Format-Serving" / "seen.json").read_text()) == {"examples": 128, "tfx": True}
+def test_tfx_own_penguin_template_runs_unchanged_and_is_told_that_its_workers_do_not_work_together(
+    execute, tmp_path, capfd
+):
+    """It reads through TFX's data accessor, saves Keras' way, and knows MirroredStrategy only."""
+    examples, schema = standard_artifacts.Examples(), standard_artifacts.Schema()
+    examples.uri, examples.split_names = str(tmp_path / "penguins"), '["train", "eval"]'
+    schema.uri = str(tmp_path / "schema")
+    measures = ["culmen_length_mm", "culmen_depth_mm", "flipper_length_mm", "body_mass_g"]
+    shape = "shape { dim { size: 1 } } presence { min_fraction: 1.0 }"
+    lines = [f'feature {{ name: "{name}" type: FLOAT {shape} }}' for name in measures]
+    (tmp_path / "schema").mkdir()
+    text = "\n".join([*lines, f'feature {{ name: "species" type: INT {shape} }}'])
+    (tmp_path / "schema" / "schema.pbtxt").write_text(text)
+    for split in ("train", "eval"):
+        rows = [{name: [float(number % 3)] for name in measures} | {"species": [number % 3]} for number in range(60)]
+        write_examples(tmp_path / "penguins" / f"Split-{split}", rows)
+    template = "tfx.experimental.templates.penguin.models.model.run_fn"
+    model_dir = execute(template, ClusterConfig(num_workers=2), examples=examples, schema=schema)
+    model = tf.saved_model.load(str(model_dir / "Format-Serving"))
+    [file] = (tmp_path / "penguins" / "Split-eval").iterdir()
+    records = list(tf.data.TFRecordDataset(str(file), "GZIP").take(3))
+    assert model.signatures["serving_default"](examples=tf.stack(records))["outputs"].shape == (3, 3)
+    assert f"[worker 0] note: {template} used no strategy for several workers" in capfd.readouterr().err
 
 
 @pytest.mark.e2e

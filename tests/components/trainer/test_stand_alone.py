@@ -22,6 +22,8 @@ def test_an_evaluation_split_may_be_missing(arguments):
     ("change", "message"),
     [
         ({"run_fn": "model"}, 'run_fn is "model"; expected a dotted path'),
+        ({"run_fn": "..a"}, r'run_fn is "\.\.a"; expected a dotted path'),
+        ({"run_fn": "a b.c"}, 'run_fn is "a b.c"; expected a dotted path'),
         ({"train_steps": 0}, "steps is 0; expected a number above 0"),
         ({"train_steps": -5}, "steps is -5; expected a number above 0"),
         ({"eval_steps": -1}, "eval_steps is -1; expected a number above 0"),
