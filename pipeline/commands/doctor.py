@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     from pipeline import doctor
 
     findings = doctor.examine(args.root)
-    if args.kubeflow:
+    if args.kubeflow is not None:
         import importlib
 
         connection = submit.connection(args, args.kubeflow)

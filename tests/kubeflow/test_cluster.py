@@ -17,7 +17,11 @@ image: {image}
 default:
   volumes: [{{claim: sluice, path: /mnt/sluice}}]
 """
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3 * 3600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(3 * 3600),
+    pytest.mark.skipif(not (HOST and IMAGE), reason="name SLUICE_KFP_HOST and SLUICE_IMAGE"),
+]
 
 
 @pytest.fixture(scope="module")

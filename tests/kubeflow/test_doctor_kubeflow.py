@@ -92,6 +92,8 @@ def test_doctor_signs_in_as_the_other_commands_do(monkeypatch, capsys):
     monkeypatch.setattr(machine, "examine", lambda _: [])
     monkeypatch.setattr(pods, "call", lambda *arguments: subprocess.CompletedProcess(arguments, 1, "", "no cluster"))
     monkeypatch.setenv("SLUICE_DEX_PASSWORD", "right")
+    assert cli.main(["doctor", "--kubeflow", ""]) == 1
+    assert "expected a URL" in capsys.readouterr().out
     users = kfp_server.Behaviour(dex_users={"ann@example.com": "right"}, namespaces=("ann",))
     with kfp_server.Server(users) as server:
         assert cli.main(["doctor", "--kubeflow", server.url]) == 1
