@@ -119,7 +119,7 @@ class TrainingConfig:
     checkpoint_every_steps: int = 0
     """0: only at the end and when asked to stop."""
     checkpoint_every_minutes: float = 30.0
-    """By the chief's clock; 0: never."""
+    """By the chief's clock, at the end of the call of `steps_per_loop` steps; 0: never."""
     max_to_keep: int = 3
     resume: bool = True
     """Go on from the newest checkpoint in fn_args.model_run_dir."""
