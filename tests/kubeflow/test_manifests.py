@@ -142,7 +142,19 @@ def test_rights_are_the_least():
         assert not set(rule["resources"]) & {"pods/exec", "pods/attach", "roles", "rolebindings", "serviceaccounts"}
         if "pods" in rule["resources"]:
             assert set(rule["verbs"]) <= {"get", "list", "watch"}
-    assert {name for name, rule in rules if "delete" in rule["verbs"]} == {"sluice-trainer"}
+    deleted = {(name, *rule["resources"]) for name, rule in rules if "delete" in rule["verbs"]}
+    assert {found for found in deleted if found[0] != "sluice-trainer"} == {("sluice-deployer", "inferenceservices")}
+
+
+def test_the_pusher_may_do_what_its_calls_need_and_no_more():
+    """Server-side apply is create and patch; only the undoing of a first InferenceService deletes."""
+    documents = yaml.safe_load_all((ROOT / "manifests" / "base" / "deployer-role.yaml").read_text())
+    [role] = find(list(documents), "Role")
+    rights = {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resources"]}
+    made = {document["kind"] for document in manifests.tensorflow_serving("taxi", KubernetesConfig(claim="sluice"))}
+    plurals = {f"{kind.lower()}s" for kind in made}
+    assert rights.pop("inferenceservices") == {"create", "get", "patch", "delete"}
+    assert rights == {plural: {"create", "get", "patch"} for plural in plurals}
 
 
 def test_the_trainer_may_create_every_kind_of_job_that_it_knows():
@@ -150,3 +162,8 @@ def test_the_trainer_may_create_every_kind_of_job_that_it_knows():
     [role] = find(list(documents), "Role")
     allowed = {(group, name) for rule in role["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
     assert {(kind.group, kind.plural) for kind in KINDS.values()} <= allowed
+    rights = {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resources"]}
+    assert rights.pop("pods") == {"get", "list"}
+    assert rights.pop("pods/log") == {"get"}
+    assert rights.pop("services") == {"create", "get", "patch", "delete"}
+    assert {frozenset(verbs) for verbs in rights.values()} == {frozenset(("create", "get", "watch", "patch", "delete"))}
