@@ -31,11 +31,10 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(not SOURCE, reason="
 
 @pytest.fixture(scope="module")
 def pipelines(tmp_path_factory) -> pathlib.Path:
-    """The goldens, and the taxi workload."""
+    """The goldens: the project's workloads, and the samples."""
     folder = tmp_path_factory.mktemp("pipelines")
     for golden in (HERE / "goldens").glob("*.yaml"):
         (folder / golden.name).write_text(golden.read_text())
-    (folder / "taxi.yaml").write_text(taxi_pipeline.compiled("/mnt/sluice/data", "/mnt/sluice", "sluice:1a2b3c4"))
     return folder
 
 
