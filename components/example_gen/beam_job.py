@@ -1,5 +1,6 @@
 """The Beam pipeline: chunks of files in, shards out. Single examples never travel through Beam."""
 
+import dataclasses
 import pickle
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
@@ -28,7 +29,7 @@ def build(
       pipeline: not yet run.
       job: what to do.
       inputs: (index, file, how to read it).
-      workers: processes to start on the machine of each Beam worker; 1 means none.
+      workers: processes that work at a time on the machine of each Beam worker, that worker among them.
       spread: whether Beam has several machines to spread work over.
     """
     files = _spread(pipeline | "Files" >> beam.Create(inputs), "Files", spread)
@@ -88,36 +89,60 @@ class _Cut(beam.DoFn):
             yield Chunk(source_index, index, source, layout, span)
 
 
+@dataclasses.dataclass
+class _Pending:
+    """A chunk to convert; `future` is None until another process has been asked for it."""
+
+    chunk: Chunk
+    forced: dict[str, str] | None
+    first: Outcome | None
+    future: Future | None = None
+
+
 class _Convert(beam.DoFn):
-    """Chunks to outcomes, by processes of this machine where there are several."""
+    """Chunks to outcomes: by this process, and by others of this machine beside it where `workers` is above 1."""
 
     def __init__(self, job: Job, workers: int) -> None:
         self._job = job
         self._workers = workers
         self._pool: LocalPool | None = None
-        self._pending: list[tuple[Future, Outcome | None]] = []
+        self._pending: list[_Pending] = []
 
     def process(self, chunk: Chunk) -> Iterable[Outcome]:
-        yield from self._start(chunk, None, None)
+        yield from self._start(_Pending(chunk, None, None))
 
-    def _start(self, chunk: Chunk, forced: dict[str, str] | None, first: Outcome | None) -> Iterator[Outcome]:
+    def _start(self, work: _Pending) -> Iterator[Outcome]:
         if self._workers == 1:
-            outcome = chunks.work(self._job, chunk, forced)
-            yield outcome.after(first) if first is not None else outcome
+            yield self._convert_here(work)
             return
-        if self._pool is None:
-            self._pool = LocalPool(self._workers)
-        self._pending.append((self._pool.submit(chunks.work, self._job, chunk, forced), first))
+        if self._pending:  # the first chunk stays here: other processes take half a second to start
+            if self._pool is None:
+                self._pool = LocalPool(self._workers - 1)
+            work.future = self._pool.submit(chunks.work, self._job, work.chunk, work.forced)
+        self._pending.append(work)
+
+    def _convert_here(self, work: _Pending) -> Outcome:
+        outcome = chunks.work(self._job, work.chunk, work.forced)
+        return outcome.after(work.first) if work.first is not None else outcome
 
     def finish_bundle(self) -> Iterator[Any]:
         pending, self._pending = self._pending, []
-        for future, first in pending:
-            try:
-                outcome = future.result()
-            except BaseException:
-                # Beam does not tear down what fails.
-                self.teardown()
-                raise
+        try:
+            # The others take chunks from the front, this process from the back, until none is left untaken.
+            here = [
+                self._convert_here(work)
+                for work in [*pending[:1], *reversed(pending[1:])]
+                if work.future is None or work.future.cancel()
+            ]
+            there = [
+                (work.first, work.future.result()) for work in pending if work.future and not work.future.cancelled()
+            ]
+        except BaseException:
+            # Beam does not tear down what fails.
+            self.teardown()
+            raise
+        yield from map(_in_global_window, here)
+        for first, outcome in there:
             yield _in_global_window(outcome.after(first) if first is not None else outcome)
 
     def teardown(self) -> None:
@@ -136,7 +161,7 @@ class _ConvertAgain(_Convert):
         if outcome.error or agrees or not outcome.rows:
             yield outcome
         else:
-            yield from self._start(outcome.chunk, kinds, outcome)
+            yield from self._start(_Pending(outcome.chunk, kinds, outcome))
 
 
 class _AgreeOnKinds(beam.CombineFn):
