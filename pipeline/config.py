@@ -203,12 +203,17 @@ def workload_folder(name: str) -> pathlib.Path:
     dotted = name if "." in name else f"modules.{name}"
     try:
         spec = importlib.util.find_spec(dotted)
-    except ModuleNotFoundError:
+    except (ImportError, ValueError):  # also for what is no dotted name at all, such as a path
         spec = None
     folders = list(spec.submodule_search_locations or []) if spec else []
     for folder in folders:
         if pathlib.Path(folder, WORKLOAD_FILE).is_file():
             return pathlib.Path(folder)
+    if not all(part.isidentifier() for part in dotted.split(".")):
+        raise ConfigError(
+            f"no workload {name!r}: expected a folder's name under modules/, or a package's dotted path. "
+            f"{_known_workloads()}"
+        )
     raise ConfigError(
         f"no workload `{name}`: expected {dotted.replace('.', '/')}/{WORKLOAD_FILE}. {_known_workloads()}"
     )

@@ -48,6 +48,8 @@ def test_every_command_has_help_without_heavy_imports(name):
         (["nonsense"], "invalid choice"),
         (["run", "--nonsense"], "unrecognized arguments"),
         (["run", "--workload", "nonsense"], "no workload `nonsense`"),
+        (["run", "--workload", "../etc"], "no workload '../etc': expected a folder's name"),
+        (["run", "--workload", ""], "no workload '': expected a folder's name"),
         (["run", "--precision", "float8"], "'float8' is not one of float32"),
         (["run", "--workers", "0"], "must be 1 or more, found 0"),
         (["show", "x", "--root", "no-such-folder"], "no run under"),
