@@ -198,6 +198,8 @@ def communication(folder: pathlib.Path, rounds: int, steps: int) -> dict[str, An
         "mlp, accumulate 8": mlp(8),
         "mlp, accumulate 8, bfloat16 reduce": mlp(8, "bfloat16"),
     }
+    for case in cases.values():
+        case["settings"]["sharding"] = "auto"  # the engine's default: by file here, so that nobody reads all records
     results = run_workers(folder, [{"name": name, **case} for name, case in cases.items()], rounds)
     shares = {}
     for name in cases:
