@@ -30,5 +30,5 @@ setup(
     },
     install_requires=requirements("runtime"),
     extras_require={"dev": requirements("dev")},
-    entry_points={"console_scripts": ["sluice = pipeline.cli:main"]},
+    entry_points={"console_scripts": ["sluice = pipeline.cli:console"]},
 )

@@ -1,11 +1,15 @@
 """The `sluice` command. Nothing heavy is imported here: each command's module imports what it needs when it runs."""
 
 import argparse
+import atexit
+import contextlib
 import gc
 import importlib
 import os
 import sys
+import threading
 import traceback
+from typing import NoReturn
 
 # Name -> what it is for. The module pipeline/commands/<name>.py has HELP, add_arguments(parser) and run(args).
 COMMANDS = {
@@ -74,6 +78,23 @@ def prepare_environment() -> None:
     os.environ.setdefault("LANGUAGE", "C")
 
 
+def console() -> NoReturn:
+    """The `sluice` command: main(), and then the end of the process without destroying Python's objects.
+
+    Beam's hold protobuf messages whose destructor looks for a module that is gone by then, so that a run that had
+    succeeded could end with 139 (a segmentation fault). Threads are awaited and atexit functions called all the same.
+    """
+    code = main()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):  # whoever read it has left
+            stream.flush()
+    os._exit(code)
+
+
 def report_error(error: BaseException, debug: bool) -> int:
     """Prints one line for the user (or, with `debug`, the trace) and returns the exit code that fits."""
     if debug:
@@ -112,4 +133,4 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

@@ -41,7 +41,7 @@ def test_the_workload_travels_whole(wheel):
 
 def test_console_script(wheel):
     (name,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
-    assert "sluice = pipeline.cli:main" in wheel.read(name).decode()
+    assert "sluice = pipeline.cli:console" in wheel.read(name).decode()
 
 
 def test_the_kubeflow_sdk_is_importable_beside_ours(tmp_path):

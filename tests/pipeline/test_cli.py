@@ -77,3 +77,25 @@ def test_debug_shows_the_trace(capsys):
 
 def test_exit_codes_are_distinct():
     assert len({int(code) for code in ExitCode}) == len(ExitCode)
+
+
+def test_the_process_ends_with_the_commands_code_after_threads_and_atexit_functions():
+    program = """
+import atexit, threading, time
+import pipeline.cli as cli
+
+def slow():
+    threading.Event().wait(0.3)
+    print("thread done")
+
+def command(argv=None):
+    threading.Thread(target=slow).start()
+    atexit.register(print, "atexit done")
+    return 4
+
+cli.main = command
+cli.console()
+"""
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert process.returncode == 4, process.stderr
+    assert process.stdout.split("\n") == ["thread done", "atexit done", ""]

@@ -1,34 +1,13 @@
 """Real inputs for the engine's tests: a transform graph and TFRecords made by tf.Transform, once per session."""
 
-import atexit
 import functools
 import importlib.util
-import os
 import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-_exit_status = 0
-
-
-def pytest_sessionfinish(exitstatus):
-    global _exit_status
-    _exit_status = int(exitstatus)
-
-
-@atexit.register  # before all others, so it is called after them
-def leave():
-    """Ends Python without destroying its objects.
-
-    Steps that Beam has run in this process hold protobuf messages to the very end, and their destructor looks for a
-    module that is gone by then: pytest would end with 139, whatever the tests have shown.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(_exit_status)
 
 
 def raw_rows(count: int, seed: int = 1) -> list[dict]:
