@@ -80,6 +80,7 @@ def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None
             schema=schema.outputs["schema"],
             preprocessing_fn=workload.transform.preprocessing_fn,
             disable_statistics=True,  # the gate has judged the raw data; these would double the step's time
+            disable_analyzer_cache=True,  # nothing reads it: the next run has other data or reuses this step whole
         )
         nodes.append(transform)
     records = transform.outputs["transformed_examples"] if transform else examples.outputs["examples"]

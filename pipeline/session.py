@@ -12,6 +12,7 @@ from tfx.orchestration import metadata
 
 from pipeline import default_data, local_runner, quiet, recovery, report, run_record
 from pipeline.ahead import Ahead
+from pipeline.beam_shortcuts import beam_shortcuts
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError, ExitCode
 from pipeline.pipeline import create_pipeline
@@ -78,7 +79,8 @@ def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig) -> N
     start = time.monotonic()
     arguments, sys.argv = sys.argv, sys.argv[:1]  # TFX's Beam steps would parse them as absl flags
     try:
-        runner.run(pipeline)
+        with beam_shortcuts():
+            runner.run(pipeline)
         record.state = "done"
         _read_results(record, config)
     except KeyboardInterrupt:
