@@ -19,7 +19,7 @@ RULES: dict[str, Rule] = {
     # Against the schema
     "missing-column": Rule("a column of the schema is not in the data"),
     "new-column": Rule("a column of the data is not in the schema"),
-    "type-changed": Rule("the values have another type than the schema says"),
+    "type-changed": Rule("the values have another type than the schema says", rows=True),
     "missing-values": Rule("more rows lack a value than the schema allows", rows=True),
     "all-missing": Rule("no row has a value"),
     "number-of-values": Rule("rows have more or fewer values than the schema allows", rows=True),
@@ -43,3 +43,6 @@ RULES: dict[str, Rule] = {
     "stale": Rule("the newest row is too old, or no newer than the previous data"),
     "time-leak": Rule("training rows are newer than the oldest evaluation row", rows=True),
 }
+
+# Findings of these are about no column.
+OF_THE_DATA_SET = ("too-few-rows", "duplicates")

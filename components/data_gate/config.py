@@ -37,10 +37,14 @@ class Allowance:
     def __post_init__(self):
         if self.rule not in catalog.RULES:
             reject("rule", self.rule, catalog.RULES)
+        if self.rule in catalog.OF_THE_DATA_SET and self.feature not in ("", ANY):
+            raise GateConfigError(
+                f"feature: {self.feature!r}, but {self.rule} is about the whole data set; write feature: '{ANY}'"
+            )
         try:
             datetime.date.fromisoformat(self.until)
         except ValueError as error:
-            raise GateConfigError(f"until: {self.until!r} is not a date; write it as 2030-12-31") from error
+            raise GateConfigError(f"until: {self.until!r} is not a date ({error}); write it as 2030-12-31") from error
 
     def covers(self, feature: str, rule: str) -> bool:
         """Whether this is about `feature` (or about every feature) and `rule`."""
@@ -87,6 +91,8 @@ class TimePolicy:
     def __post_init__(self):
         if self.unit not in TIME_UNITS:
             reject("time.unit", self.unit, TIME_UNITS)
+        if len(self.ordered_splits) == 1:
+            raise GateConfigError(f"ordered_splits: only {self.ordered_splits[0]}; name two or more, in their order")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,10 @@ class GateInputs:
     """Split -> files of gzipped or plain TFRecords of tf.Examples, for what only rows can tell."""
     source: str = "DATA"
     """Where a person finds the data; only used to say how to accept it."""
+    ingest_file: str = ""
+    """The file with options for reading it; only used to say how to accept it."""
+    notes: tuple[str, ...] = ()
+    """What else a person should know of the data."""
     now: datetime.datetime = dataclasses.field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
 
 

@@ -17,10 +17,13 @@ from tfx.components.statistics_gen.stats_artifact_utils import BINARY_PB_BASENAM
 from components.data_gate import example_files
 from components.data_gate.context import Statistics
 from components.data_gate.errors import GateConfigError
+from components.data_gate.source_lines import Ingested
 from components.data_gate.statistics import statistics_of
+from components.data_gate.word_notes import missing_words
 from components.example_gen import storage
 from components.example_gen.config import IngestConfig, SplitConfig
 from components.example_gen.ingest import Result, ingest
+from components.example_gen.report import summarize
 
 _PREFIX = "Split-"
 _KIND_NAMES = {schema_pb2.INT: "int", schema_pb2.FLOAT: "float", schema_pb2.BYTES: "bytes"}
@@ -30,12 +33,16 @@ _WIDER = {"int": ("float", "bytes"), "float": ("bytes",), "bool": ("bytes",), "t
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataFolder:
-    """`statistics` and `examples` (files) by split; `ingested` says that examples were made from other files."""
+    """`statistics` and `examples` (files) by split; `ingestions`: what made the examples from other files.
+
+    `notes` are what a person should know of how the files were read.
+    """
 
     path: str
     statistics: Mapping[str, Statistics]
     examples: Mapping[str, tuple[str, ...]]
-    ingested: bool = False
+    ingestions: tuple[Ingested, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_folder(path: str, schema: schema_pb2.Schema | None, scratch: str, config: IngestConfig) -> DataFolder:
@@ -60,11 +67,14 @@ def read_folder(path: str, schema: schema_pb2.Schema | None, scratch: str, confi
     examples = {split: _tfrecords(folder) for split, folder in splits.items()}
     if not splits and _tfrecords(path):
         examples = {"all": _tfrecords(path)}
-    ingested = not examples or not all(examples.values())
-    if ingested:
-        examples = _ingest(path, splits, schema, scratch, config)
+    ingestions: list[tuple[Ingested, list[str]]] = []
+    if not examples or not all(examples.values()):
+        examples, ingestions = _ingest(path, splits, schema, scratch, config)
     made = {split: statistics_of(batches(files), schema) for split, files in examples.items()}
-    return DataFolder(path=path, statistics=made, examples=examples, ingested=ingested)
+    notes = tuple(dict.fromkeys(note for _, notes in ingestions for note in notes))
+    return DataFolder(
+        path=path, statistics=made, examples=examples, ingestions=tuple(one for one, _ in ingestions), notes=notes
+    )
 
 
 def batches(files: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -101,22 +111,25 @@ def _tfrecords(folder: str) -> tuple[str, ...]:
 
 def _ingest(
     path: str, splits: Mapping[str, str], schema: schema_pb2.Schema | None, scratch: str, config: IngestConfig
-) -> dict[str, tuple[str, ...]]:
-    """Examples of the files in `path` (divided as `config` says) or of each split's own folder."""
+) -> tuple[dict[str, tuple[str, ...]], list[tuple[Ingested, list[str]]]]:
+    """Examples of the files in `path` (divided as `config` says) or of each split's own folder; and what made them."""
     if not splits:
         output = os.path.join(scratch, "examples")
-        _ingest_typed(path, output, config, schema)
-        return {split: _tfrecords(os.path.join(output, _PREFIX + split)) for split in config.split.names}
-    result = {}
+        done = _ingest_typed(path, output, config, schema)
+        return {split: _tfrecords(os.path.join(output, _PREFIX + split)) for split in config.split.names}, [done]
+    result, ingestions = {}, []
     for split, folder in splits.items():
         output = os.path.join(scratch, "examples", split)
         whole = dataclasses.replace(config, split=SplitConfig(weights={split: 1}))
-        _ingest_typed(folder, output, whole, schema)
+        ingested, notes = _ingest_typed(folder, output, whole, schema)
+        ingestions.append((dataclasses.replace(ingested, split=split), notes))
         result[split] = _tfrecords(os.path.join(output, _PREFIX + split))
-    return result
+    return result, ingestions
 
 
-def _ingest_typed(path: str, output: str, config: IngestConfig, schema: schema_pb2.Schema | None) -> None:
+def _ingest_typed(
+    path: str, output: str, config: IngestConfig, schema: schema_pb2.Schema | None
+) -> tuple[Ingested, list[str]]:
     """Ingests; where the schema has a wider type than a column looked like, again with that type.
 
     The schema's types are not declared from the start: a word among numbers would then be a bad row, and not the
@@ -128,7 +141,9 @@ def _ingest_typed(path: str, output: str, config: IngestConfig, schema: schema_p
     result = ingest(patterns, output, config)
     wider = _wider_types(result, schema)
     if wider:
-        ingest(patterns, output, dataclasses.replace(config, types={**config.types, **wider}))
+        config = dataclasses.replace(config, types={**config.types, **wider})
+        result = ingest(patterns, output, config)
+    return Ingested(patterns=patterns, config=config, kinds=result.kinds), missing_words(summarize(result))
 
 
 def _wider_types(result: Result, schema: schema_pb2.Schema | None) -> dict[str, str]:

@@ -39,6 +39,11 @@ class Distribution:
                 kept.append(Bucket(bucket.low, bucket.high, bucket.count - taken))
         return cls(tuple(sorted(kept, key=lambda b: (b.low, b.high))), num_zeros)
 
+    def scaled(self, factor: float) -> "Distribution":
+        """Of the same values, each multiplied by `factor` (above 0)."""
+        buckets = tuple(Bucket(b.low * factor, b.high * factor, b.count) for b in self.buckets)
+        return Distribution(buckets, self.num_zeros)
+
     @property
     def total(self) -> float:
         """Number of values, zeros included."""

@@ -18,10 +18,11 @@ from tfx.utils import io_utils
 from components.data_gate import blessed_statistics, report
 from components.data_gate.config import GatePolicy
 from components.data_gate.context import GateInputs, Statistics
-from components.data_gate.csv_lines import add_lines
 from components.data_gate.errors import DataRejectedError
 from components.data_gate.finding import Verdict
 from components.data_gate.gate import judge
+from components.data_gate.source_lines import Ingested, add_lines
+from components.data_gate.word_notes import missing_words
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestDataError
 from components.model_registry.registry import ModelRegistry
@@ -44,18 +45,19 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         """See `DataGateSpec` for the keys of the three."""
         self._log_startup(input_dict, output_dict, exec_properties)
         policy = GatePolicy.from_json(exec_properties["policy"])
+        ingestion = _ingestion_report(input_dict.get("ingestion_report", []))
         inputs = _with_baseline(_read_inputs(input_dict), input_dict, exec_properties)
+        inputs = dataclasses.replace(inputs, notes=tuple(missing_words(ingestion)))
         artifact = artifact_utils.get_single_instance(output_dict["verdict"])
         scratch = self._get_tmp_dir() if self._context else None
-        verdict = judge(inputs, policy, self._make_beam_pipeline, scratch)
-
-        verdict = _with_lines(verdict, input_dict.get("ingestion_report", []))
-
+        verdict = _with_lines(judge(inputs, policy, self._make_beam_pipeline, scratch), ingestion)
         artifact.set_int_custom_property("accepted", int(verdict.accepted))
         files = {VERDICT_FILE: verdict.to_json(), PAGE_FILE: report.render(verdict, inputs)}
         _write(artifact.uri, files)
         for finding in verdict.findings:
             logging.warning("%s: %s", finding.severity, finding.sentence())
+        for note in verdict.notes:
+            logging.warning("note: %s", note)
         for item in verdict.not_checked:
             logging.info("not checked: %s: %s", item.rule, item.why)
         if not verdict.accepted:
@@ -66,14 +68,21 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             raise DataRejectedError(verdict.message(os.path.join(folder, PAGE_FILE)))
 
 
-def _with_lines(verdict: Verdict, reports: list[types.Artifact]) -> Verdict:
-    """`verdict` with the lines of the files that the rows were ingested from, where those are still there."""
+def _ingestion_report(reports: list[types.Artifact]) -> dict[str, Any]:
+    """ExampleGen's report.json; empty where there is none."""
     if not reports:
-        return verdict
+        return {}
     with fileio.open(os.path.join(reports[0].uri, "report.json")) as file:
-        content = json.load(file)
+        return json.load(file)
+
+
+def _with_lines(verdict: Verdict, ingestion: dict[str, Any]) -> Verdict:
+    """`verdict` with the lines of the files that the rows were ingested from, where those are still there."""
+    if not ingestion:
+        return verdict
+    config = IngestConfig.from_json(json.dumps(ingestion["config"]))
     try:
-        return add_lines(verdict, content["patterns"], IngestConfig.from_json(json.dumps(content["config"])))
+        return add_lines(verdict, [Ingested.from_report(ingestion, config)])
     except (IngestDataError, OSError) as error:
         logging.info("sample rows keep the places of their examples, the files cannot be read: %s", error)
         return verdict

@@ -42,6 +42,17 @@ class Finding:
         return f"{subject}{self.rule} in {self.split}: {self.observed}; allowed: {self.allowed}"
 
 
+def row_count(rows: int) -> str:
+    """A number of rows, for a sentence."""
+    return f"{rows:,} row" + ("" if rows == 1 else "s")
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    """For a reader: without the hashes by which samples are found again."""
+    samples = [{key: value for key, value in sample.items() if key != "hash"} for sample in finding.samples]
+    return dataclasses.asdict(finding) | {"samples": samples}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NotChecked:
     """A rule that could not be applied, and what it would need."""
@@ -53,12 +64,17 @@ class NotChecked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome. `splits` maps each data set to its number of rows."""
+    """The outcome. `splits` maps each data set to its number of rows; `notes` are for a person and block nothing.
+
+    `accept` is what lets through all that blocks.
+    """
 
     mode: str
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
     splits: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+    accept: str = ""
 
     @property
     def blocking(self) -> tuple[Finding, ...]:
@@ -83,8 +99,10 @@ class Verdict:
         return {
             "verdict": self.word,
             "mode": self.mode,
-            "findings": [dataclasses.asdict(finding) for finding in self.findings],
+            "findings": [_as_dict(finding) for finding in self.findings],
             "not_checked": [dataclasses.asdict(item) for item in self.not_checked],
+            "notes": list(self.notes),
+            "accept": self.accept,
             "splits": dict(self.splits),
         }
 
@@ -97,4 +115,6 @@ class Verdict:
         shown = "; ".join(finding.sentence() for finding in self.blocking[:3])
         more = f"; and {len(self.blocking) - 3} more" if len(self.blocking) > 3 else ""
         where = f". See {page}" if page else ""
-        return f"data rejected: {shown}{more}{where}. To accept the first: {self.blocking[0].accept}"
+        number = f" all {len(self.blocking)}" if len(self.blocking) > 1 else ""
+        line = f"data rejected: {shown}{more}{where}. To accept{number}: {self.accept or self.blocking[0].accept}"
+        return " ".join(line.split("\n"))  # the name of a column may hold a line end

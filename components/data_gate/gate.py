@@ -11,13 +11,14 @@ import apache_beam as beam
 from apache_beam.runners.portability import fn_api_runner
 
 from components.data_gate import catalog, row_pass
-from components.data_gate.accept import how_to_accept
+from components.data_gate.accept import how_to_accept, how_to_accept_all
 from components.data_gate.config import Allowance, GatePolicy
 from components.data_gate.context import Context, GateInputs
-from components.data_gate.finding import ALLOWED, Finding, NotChecked, Verdict
+from components.data_gate.finding import ALLOWED, Finding, NotChecked, Verdict, row_count
+from components.data_gate.merge import merged
+from components.data_gate.policy_names import policy_notes, refuse_unknown_names
 from components.data_gate.row_question import RowQuestion
 from components.data_gate.rules import CHECKS, time
-from components.data_gate.rules.columns import refuse_unknown_columns
 from components.data_gate.rules.distance import refuse_wrong_comparators
 
 
@@ -41,7 +42,7 @@ def judge(
     """
     refuse_wrong_comparators(inputs.schema)
     context = Context(inputs, policy)
-    refuse_unknown_columns(context)
+    refuse_unknown_names(context)
     make_beam_pipeline = make_beam_pipeline or _local_pipeline
     if policy.time and time.only_rows_tell(context, policy.time):
         task = row_pass.RowPass(files=_training_first(context), time_text=policy.time.feature)
@@ -51,13 +52,17 @@ def judge(
     not_checked = [result for result in results if isinstance(result, NotChecked)]
     findings = [rated for finding in _once(findings) if (rated := _rate(finding, policy, inputs.now))]
     findings += list(_look_at_rows(context, findings, make_beam_pipeline, scratch))
+    findings = merged(sorted(findings, key=lambda finding: finding.split != "train"), policy.max_samples)
     order = {catalog.BLOCK: 0, catalog.WARN: 1, ALLOWED: 2}
     findings.sort(key=lambda finding: (order[finding.severity], finding.feature, finding.rule, finding.split))
+    findings = [how_to_accept(finding, policy, inputs) for finding in findings]
     return Verdict(
         mode=policy.mode,
-        findings=tuple(how_to_accept(finding, policy, inputs.source) for finding in findings),
+        findings=tuple(findings),
         not_checked=tuple(item for item in not_checked if policy.severity_of(item.rule) != catalog.IGNORE),
         splits={name: int(data.num_rows) for name, data in context.data_sets.items()},
+        notes=(*inputs.notes, *policy_notes(context)),
+        accept=how_to_accept_all([finding for finding in findings if finding.blocks], policy, inputs),
     )
 
 
@@ -124,7 +129,7 @@ def _look_at_rows(
     for question, answer in zip(questions, result.answers, strict=True):
         where = blocking.get((question.feature, question.rule, question.split))
         if where is not None:
-            findings[where] = dataclasses.replace(findings[where], rows=answer.rows, samples=answer.samples)
+            findings[where] = _illustrated(findings[where], question, answer)
         elif question.decides and answer.rows and (question.feature, question.rule, question.split) not in known:
             yield from _rated(_from_rows(question, answer), context)
     for split, shared in result.shared.items():
@@ -160,12 +165,20 @@ def _one_in(context: Context) -> int:
     return max(1, -(-int(rows) // most))
 
 
+def _illustrated(finding: Finding, question: RowQuestion, answer: row_pass.RowAnswer) -> Finding:
+    """`finding` with its rows; where the question has words for them, with those too."""
+    observed = finding.observed
+    if question.observed:
+        observed += f", {row_count(answer.rows)} with {question.observed}" if answer.rows else f", {question.otherwise}"
+    return dataclasses.replace(finding, observed=observed, rows=answer.rows, samples=answer.samples)
+
+
 def _from_rows(question: RowQuestion, answer: row_pass.RowAnswer) -> Finding:
     return Finding(
         feature=question.feature,
         rule=question.rule,
         split=question.split,
-        observed=f"{answer.rows} rows with {question.observed}",
+        observed=f"{row_count(answer.rows)} with {question.observed}",
         allowed=question.allowed,
         why=question.why,
         rows=answer.rows,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import difflib
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -9,10 +10,24 @@ from typing import Any
 
 from components.data_gate.errors import GateConfigError
 
+_MOST_NAMED = 30
+
 
 def reject(key: str, value: object, allowed: Iterable[str]) -> typing.NoReturn:
     """Raises the error for a value that is not one of `allowed`."""
-    raise GateConfigError(f"{key}: {value!r} is not known; allowed are {', '.join(sorted(allowed))}")
+    close = difflib.get_close_matches(str(value), list(allowed), 1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    raise GateConfigError(f"{key}: {value!r} is not known; {meant}allowed are {', '.join(sorted(allowed))}")
+
+
+def close_to(name: str, known: Iterable[str]) -> str:
+    """A hint: the one of `known` that is written nearly like `name`, or some of what there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, 1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"there are {', '.join(names[:_MOST_NAMED])}{more}" if names else "there are none"
 
 
 def read(cls: type, mapping: object, where: str) -> Any:

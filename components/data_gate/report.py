@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from components.data_gate import catalog
 from components.data_gate.charts import Series, chart, legend
 from components.data_gate.context import SERVING, GateInputs
-from components.data_gate.finding import ACCEPTED, BLOCKED, Finding, Verdict
+from components.data_gate.finding import ACCEPTED, BLOCKED, Finding, Verdict, row_count
 from components.data_gate.summary import ColumnSummary, DataSummary, summarize
 from components.html_page import Markup, page, table, tag, text
 
@@ -40,6 +40,7 @@ def render(verdict: Verdict, inputs: GateInputs, title: str = "Data validation")
         _STYLE,
         _headline(verdict),
         *(_finding(finding) for finding in verdict.findings),
+        _notes(verdict),
         _not_checked(verdict),
         tag("h2", "Columns"),
         legend(series),
@@ -94,23 +95,39 @@ def _finding(finding: Finding) -> Markup:
     if finding.rows is not None:
         shown = len(finding.samples)
         lines.append(
-            f"<details><summary>{finding.rows:,} offending rows, {shown} shown</summary>"
+            f"<details><summary>{row_count(finding.rows)} offending, {shown} shown</summary>"
             f'<div class="rows">{_samples(finding)}</div></details>'
         )
     return Markup(f'<div class="finding {finding.severity}">{"".join(lines)}</div>')
 
 
 def _samples(finding: Finding) -> Markup:
+    """Each row's place, what is written there in the column at fault, and then the row as it was read."""
     names: list[str] = []
     for sample in finding.samples:
         names += [name for name in sample["row"] if name not in names]
     names.sort(key=lambda name: name != finding.feature)
+    written = any("text" in sample for sample in finding.samples)
     rows = [
-        [sample["file"], sample.get("line", sample.get("record", "")), *(sample["row"].get(name) for name in names)]
+        [
+            sample["split"],
+            sample["file"],
+            sample.get("line", sample.get("record", "")),
+            *([sample.get("text", "")] if written else []),
+            *(sample["row"].get(name) for name in names),
+        ]
         for sample in finding.samples
     ]
-    place = "line" if any("line" in sample for sample in finding.samples) else "record"
-    return table(["file", place, *names], [["" if value is None else value for value in row] for row in rows])
+    place = "line" if any("line" in sample for sample in finding.samples) else "row"
+    headers = ["split", "file", place, *(["as written"] if written else []), *names]
+    return table(headers, [["" if value is None else value for value in row] for row in rows])
+
+
+def _notes(verdict: Verdict) -> Markup:
+    if not verdict.notes:
+        return Markup("")
+    items = "".join(tag("li", note) for note in verdict.notes)
+    return Markup(f"{tag('h2', 'Notes')}<ul>{items}</ul>")
 
 
 def _not_checked(verdict: Verdict) -> Markup:

@@ -41,7 +41,8 @@ def _value_bits(values: pa.Array) -> np.ndarray:
     if pa.types.is_integer(values.type):
         return values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
     if pa.types.is_floating(values.type):
-        return (values.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(np.uint64)  # -0.0 equals 0.0
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0  # -0.0 equals 0.0
+        return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)  # and one NaN another
     encoded = values.dictionary_encode()
     digests = [hashlib.blake2b(_bytes(item), digest_size=8).digest() for item in encoded.dictionary.to_pylist()]
     return (

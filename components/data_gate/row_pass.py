@@ -101,7 +101,7 @@ def run(task: RowPass, pipeline: beam.Pipeline, out: str) -> RowResult:
         found = json.load(file)
     answers = [RowAnswer(rows, tuple(samples)) for rows, samples in zip(found["rows"], found["samples"], strict=True)]
     shared = {
-        split: SharedRows(item["compared"], item["shared"], tuple(_samples(task, item["where"])))
+        split: SharedRows(item["compared"], item["shared"], tuple(_samples(task, split, item["where"])))
         for split, item in found["shared"].items()
     }
     return RowResult(answers, shared, {split: TimeSpan(*span) for split, span in found["times"].items()})
@@ -135,7 +135,7 @@ class _ReadFile(beam.DoFn):
                     offending = question.offending(batch)
                     rows[i] += len(offending)
                     for row in offending[: task.max_samples - len(samples[i])]:
-                        samples[i].append(_sample(task, path, first + int(row), batch, int(row)))
+                        samples[i].append(_sample(task, split, path, first + int(row), batch, int(row)))
             if task.one_in and task.columns:
                 values = _hashes(block.records(range(len(block))), task.columns)
                 here = np.flatnonzero(values % np.uint64(task.one_in) == 0)
@@ -232,7 +232,7 @@ def _shared(task: RowPass, hashes: Sequence[tuple[str, str, np.ndarray, np.ndarr
     return result
 
 
-def _samples(task: RowPass, where: Sequence[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+def _samples(task: RowPass, split: str, where: Sequence[tuple[str, int]]) -> Iterator[dict[str, Any]]:
     """The rows at (file, record number)."""
     wanted: dict[str, set[int]] = {}
     for path, place in where:
@@ -244,11 +244,12 @@ def _samples(task: RowPass, where: Sequence[tuple[str, int]]) -> Iterator[dict[s
             if here:
                 batch = example_files.decode(block.records(place - first for place in here))
                 for i, place in enumerate(here):
-                    yield _sample(task, path, place, batch, i)
+                    yield _sample(task, split, path, place, batch, i)
             first += len(block)
 
 
-def _sample(task: RowPass, path: str, place: int, batch, row: int) -> dict[str, Any]:
-    """One offending row: file, record number counted from 1, and its values."""
+def _sample(task: RowPass, split: str, path: str, place: int, batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    """One offending row: split, file, record number counted from 1, the hash of its content, and its values."""
     values = example_files.row_as_dict(batch, row, task.key)
-    return {"file": os.path.basename(path), "record": place + 1, "row": values}
+    (hashed,) = row_hash.row_hashes(batch.slice(row, 1)).tolist()
+    return {"split": split, "file": os.path.basename(path), "record": place + 1, "hash": hashed, "row": values}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,16 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.data_gate import iso_time
+from components.example_gen.config import DEFAULT_NA
+
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
+_WHOLE = re.compile(r"[+-]?\d+")
+_MISSING = {"", *DEFAULT_NA}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowQuestion:
     """Which rows of `split` break `rule` in `feature`.
 
-    `test` is one of: missing, count, nan, infinite, range (outside `low` to `high`), values (not in `values`), and of
-    text: late (a time after `high`, in seconds since 1970), timeless (no ISO 8601 time), blank (no value, or empty);
+    `test` is one of: missing, count, nan, infinite, range (outside `low` to `high`), finite-range (infinity aside),
+    values (not in `values`), fraction (no whole number), and of text: late (a time after `high`, in seconds since
+    1970), timeless (no ISO 8601 time), blank (no value, or empty), wordy (no number), partial (no whole number);
     unlabelled is missing or NaN.
-    `decides`: there is a finding only if a row answers yes; otherwise it stands already and rows illustrate it.
+    `decides`: there is a finding only if a row answers yes; otherwise it stands already and rows illustrate it, as
+    `observed`, or `otherwise` where no row does.
     """
 
     feature: str
@@ -30,6 +38,7 @@ class RowQuestion:
     values: tuple[str, ...] = ()
     decides: bool = False
     observed: str = ""
+    otherwise: str = ""
     allowed: str = ""
     why: str = ""
 
@@ -86,6 +95,35 @@ def _range(question: RowQuestion, column: pa.Array) -> np.ndarray:
     return rows[(values < question.low) | (values > question.high)]
 
 
+def _finite_range(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _numbers(column)
+    return rows[np.isfinite(values) & ((values < question.low) | (values > question.high))]
+
+
+def _fraction(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    rows, values = _numbers(column)
+    return rows[~np.isfinite(values) | (values != np.floor(values))]
+
+
+def _wordy(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    return _written_otherwise(column, _NUMBER)
+
+
+def _partial(question: RowQuestion, column: pa.Array) -> np.ndarray:
+    return _written_otherwise(column, _WHOLE)
+
+
+def _written_otherwise(column: pa.Array, pattern: re.Pattern) -> np.ndarray:
+    """Rows with text that is neither of `pattern` nor a word for a missing value."""
+    rows, values = _rows_and_values(column)
+    if not len(values) or not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+        return rows[:0]
+    encoded = values.dictionary_encode()
+    texts = [_text(value).strip() for value in encoded.dictionary.to_pylist()]
+    bad = np.array([text not in _MISSING and not pattern.fullmatch(text) for text in texts], bool)
+    return rows[bad[np.asarray(encoded.indices)]]
+
+
 def _values(question: RowQuestion, column: pa.Array) -> np.ndarray:
     rows, values = _rows_and_values(column)
     return rows[~np.asarray(_is_in(values, question.values), bool)] if len(values) else rows
@@ -128,6 +166,10 @@ _TESTS = {
     "nan": _nan,
     "infinite": _infinite,
     "range": _range,
+    "finite-range": _finite_range,
+    "fraction": _fraction,
+    "wordy": _wordy,
+    "partial": _partial,
     "values": _values,
     "late": _late,
     "timeless": _timeless,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -14,20 +14,35 @@ from components.data_gate.summary import ColumnSummary
 
 @dataclasses.dataclass(frozen=True)
 class SchemaChange:
-    """One thing about one feature, in words, before and after."""
+    """One thing about one feature, in words, before and after.
+
+    `warning`: why a person should rather change the data; `held_back`: an update makes the change only where that names
+    the feature.
+    """
 
     feature: str
     what: str
     before: str
     after: str
     rule: str
+    warning: str = ""
+    held_back: bool = False
 
 
 _TYPES = {"INT": schema_pb2.INT, "FLOAT": schema_pb2.FLOAT, "BYTES": schema_pb2.BYTES, "STRUCT": schema_pb2.STRUCT}
 
+_NUMBERS = ("INT", "FLOAT")
+_DOMAINS = {
+    "domain": "values",
+    "int_domain": "range",
+    "float_domain": "range",
+    "string_domain": "values",
+    "bool_domain": "range",
+}
+
 
 def widen(
-    context: Context, inferred: schema_pb2.Schema, only: Iterable[str] = ()
+    context: Context, inferred: schema_pb2.Schema, only: Iterable[str] = (), leave: Collection[str] = ()
 ) -> tuple[schema_pb2.Schema, list[SchemaChange]]:
     """The schema that the training splits of `context` fit, and what is different in it.
 
@@ -37,6 +52,7 @@ def widen(
       context: statistics and the present schema.
       inferred: a schema made from the data, for columns that are new.
       only: features to change; empty means all.
+      leave: features whose type stays as it is.
     """
     schema = schema_pb2.Schema()
     schema.CopyFrom(context.schema)
@@ -45,6 +61,8 @@ def widen(
     for finding in sorted(against_schema.check(context), key=lambda finding: finding.feature):
         known = any((finding.feature, finding.rule) == (change.feature, change.rule) for change in changes)
         if finding.split not in context.splits or (chosen and finding.feature not in chosen) or known:
+            continue
+        if finding.rule == "type-changed" and finding.feature in leave:
             continue
         columns = [data.columns[finding.feature] for data in context.splits.values() if finding.feature in data.columns]
         changes += _apply(schema, finding, columns, inferred)
@@ -95,7 +113,7 @@ def _optional(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema:
 def _range(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
     low, high = wording.bounds(feature)
     before = f"{low:g} to {high:g}"
-    lows, highs = zip(*(extremes for column in columns if (extremes := wording.extremes(column))), strict=True)
+    lows, highs = zip(*(ends for column in columns if (ends := _finite_ends(column))), strict=True)
     if feature.HasField("bool_domain"):
         feature.int_domain.min, feature.int_domain.max = _int64(min(lows)), _int64(max(highs))
         return "range", before, "{:g} to {:g}".format(*wording.bounds(feature))
@@ -106,6 +124,16 @@ def _range(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: sc
     if max(highs) > high:
         domain.max = number(max(highs))
     return "range", before, "{:g} to {:g}".format(*wording.bounds(feature))
+
+
+def _finite_ends(column: ColumnSummary) -> tuple[float, float] | None:
+    """Least and greatest value; where one is infinite, the last finite one that the statistics name."""
+    ends = wording.extremes(column)
+    if ends is None or all(map(math.isfinite, ends)) or column.number is None:
+        return ends
+    edges = [edge for bucket in column.number.distribution.buckets for edge in (bucket.low, bucket.high)]
+    finite = [edge for edge in edges if math.isfinite(edge)]
+    return (min(finite), max(finite)) if finite else ends
 
 
 def _int64(value: float) -> int:
@@ -130,12 +158,35 @@ def _domain(schema: schema_pb2.Schema, name: str) -> schema_pb2.StringDomain:
 
 def _type(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
     before = schema_pb2.FeatureType.Name(feature.type)
-    feature.type = _TYPES[columns[0].type]
-    for field in ("domain", "int_domain", "float_domain", "string_domain", "bool_domain"):
+    kinds = {column.type for column in columns if column.num_present}
+    # Whole numbers in one split and fractions in another are FLOAT; text in any of them makes all of it text.
+    kind = next((name for name in ("BYTES", "FLOAT", "INT") if name in kinds), columns[0].type)
+    kept = _numeric_range(feature, columns) if before in _NUMBERS and kind in _NUMBERS else None
+    categories = feature.int_domain.is_categorical or feature.HasField("bool_domain")
+    feature.type = _TYPES[kind]
+    lost = [field for field in _DOMAINS if feature.HasField(field)]
+    for field in lost:
         feature.ClearField(field)
-    feature.ClearField("drift_comparator")
-    feature.ClearField("skew_comparator")
-    return "type", before, f"{columns[0].type}, without domain and comparators"
+    if kept is not None:
+        domain = feature.float_domain if kind == "FLOAT" else feature.int_domain
+        number = float if kind == "FLOAT" else _int64
+        for end, value in zip(("min", "max"), kept, strict=True):
+            if math.isfinite(value):
+                setattr(domain, end, number(value))
+    lost = [] if kept is not None else [_DOMAINS[field] for field in lost]
+    if kept is None or categories:
+        lost += [name for name in ("drift_comparator", "skew_comparator") if feature.HasField(name)]
+        feature.ClearField("drift_comparator")
+        feature.ClearField("skew_comparator")
+    return "type", before, kind + (f", and loses its {', '.join(lost)}" if lost else "")
+
+
+def _numeric_range(feature: schema_pb2.Feature, columns: list[ColumnSummary]) -> tuple[float, float]:
+    """What the schema allows, and what the data has besides."""
+    low, high = wording.bounds(feature)
+    seen = [ends for column in columns if (ends := wording.extremes(column))]
+    finite = [value for ends in seen for value in ends if math.isfinite(value)]
+    return min([low, *finite]), max([high, *finite])
 
 
 def _count(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
@@ -152,10 +203,11 @@ def _nan(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: sche
 
 
 def _infinite(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: schema_pb2.Schema) -> Edited:
+    low, high = wording.bounds(feature)
+    # Written down, and not left out: only so does the gate hold finite values to the range (see rules/infinities.py).
     feature.float_domain.disallow_inf = False
-    feature.float_domain.ClearField("min")
-    feature.float_domain.ClearField("max")
-    return "infinity", "not allowed", "allowed, and no range"
+    ranged = math.isfinite(low) or math.isfinite(high)
+    return "infinity", "not allowed", "allowed" + (f"; finite values stay within {low:g} to {high:g}" if ranged else "")
 
 
 _EDITS: Mapping[str, Edit] = {

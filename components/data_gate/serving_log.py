@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import input_pb2, prediction_log_pb2
 
 from components.data_gate import example_files
@@ -31,7 +32,10 @@ def serving_batches(folder: str) -> Iterator[pa.RecordBatch]:
 
 def _examples(records: np.ndarray, file: str) -> list[bytes]:
     """What each record asked about; a tf.Example is its own answer."""
-    first = prediction_log_pb2.PredictionLog.FromString(records[0])
+    try:
+        first = prediction_log_pb2.PredictionLog.FromString(records[0])
+    except DecodeError as error:
+        raise GateConfigError(f"{file}: its records are neither tf.Examples nor PredictionLogs") from error
     if first.WhichOneof("log_type") is None:  # a tf.Example has none of these fields
         return list(records)
     examples = [example for record in records for example in _requested(record)]
@@ -59,7 +63,5 @@ def _listed(requested: input_pb2.Input) -> list[bytes]:
 def _is_example(value: bytes) -> bool:
     try:
         return bool(tf.train.Example.FromString(value).features.feature)
-    except Exception as error:
-        if type(error).__name__ == "DecodeError":
-            return False
-        raise
+    except DecodeError:
+        return False

@@ -7,7 +7,11 @@ import pathlib
 import tempfile
 from typing import Any
 
+from pipeline.chatter import silenced
+
 HELP = "judge data against a schema, without a pipeline"
+_SHOWN = 3
+_WIDEST = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +42,24 @@ def run(args: argparse.Namespace) -> int:
       GateConfigError: a policy, schema or folder that cannot be used; exit code 2.
     """
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # reading statistics needs no GPU, and must not take one
-    from components.data_gate import report
-    from components.data_gate.errors import DataRejectedError
+    with silenced(getattr(args, "debug", False)):
+        verdict, page = _judged(args)
+    print(json.dumps(verdict.as_dict()) if args.json else _text(verdict))
+    if page is not None:
+        args.html.write_text(page, encoding="utf-8")
+    if not verdict.accepted:
+        from components.data_gate.errors import DataRejectedError
+
+        raise DataRejectedError(verdict.message(str(args.html or "")))
+    return 0
+
+
+def _judged(args: argparse.Namespace) -> tuple[Any, str | None]:
+    """The verdict, and the page where one is wanted."""
+    from components.data_gate import file_arguments, report
     from components.data_gate.stand_alone import validate
 
+    args.html = file_arguments.prepare_output("--html", args.html) if args.html else None
     policy, ingest = _sections(args.policy)
     with tempfile.TemporaryDirectory() as scratch:
         verdict, inputs = validate(
@@ -53,30 +71,20 @@ def run(args: argparse.Namespace) -> int:
             ingest=ingest,
             allow=args.allow,
             scratch=scratch,
+            config_file=args.policy or "",
         )
-        if args.html:
-            title = f"Data validation of {pathlib.Path(args.input).name}"
-            pathlib.Path(args.html).parent.mkdir(parents=True, exist_ok=True)
-            pathlib.Path(args.html).write_text(report.render(verdict, inputs, title), encoding="utf-8")
-    print(json.dumps(verdict.as_dict()) if args.json else _text(verdict))
-    if not verdict.accepted:
-        raise DataRejectedError(verdict.message(args.html or ""))
-    return 0
+    title = f"Data validation of {pathlib.Path(args.input).name}"
+    return verdict, report.render(verdict, inputs, title) if args.html else None
 
 
 def _sections(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The gate and ingest sections of a file that holds a policy or a whole workload."""
-    import yaml
-
-    from components.data_gate.errors import GateConfigError
+    from components.data_gate import file_arguments
 
     if path is None:
         return {}, {}
-    try:
-        content = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise GateConfigError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
-    if isinstance(content, dict) and {"gate", "ingest", "train"} & set(content):
+    content = file_arguments.read_mapping("--policy", path, "a gate policy, or a workload.yaml with a gate section")
+    if {"gate", "ingest", "train"} & set(content):
         return content.get("gate") or {}, content.get("ingest") or {}
     return content, {}
 
@@ -89,16 +97,31 @@ def _text(verdict: Any) -> str:
         lines.append(f"  {finding.severity:7} {finding.sentence()}")
         if finding.why:
             lines.append(f"          {finding.why}")
-        if finding.rows is not None:
-            lines.append(f"          {finding.rows} rows, such as {_place(finding.samples)}")
+        if finding.samples:
+            lines.append(f"          {_rows(finding)}{_places(finding)}")
         if finding.blocks:
             lines.append(f"          to accept: {finding.accept}")
+    lines += [f"  note: {note}" for note in verdict.notes]
     lines += [f"  not checked: {item.rule}: {item.why}" for item in verdict.not_checked]
     return "\n".join(lines)
 
 
-def _place(samples: Any) -> str:
+def _rows(finding: Any) -> str:
+    return f"{finding.rows:,} rows, such as " if finding.rows > _SHOWN else "in "
+
+
+def _places(finding: Any) -> str:
     return "; ".join(
-        f"{sample['file']}:{sample['line']}" if "line" in sample else f"{sample['file']} record {sample['record']}"
-        for sample in samples[:3]
+        f"{sample['file']}:{sample['line']}{_value(sample, finding.feature)}"
+        if "line" in sample
+        else f"{sample['file']} row {sample['record']}{_value(sample, finding.feature)}"
+        for sample in finding.samples[:_SHOWN]
     )
+
+
+def _value(sample: Any, feature: str) -> str:
+    """What stands there: as it is written where that is known, or else as it was read."""
+    value = sample.get("text", sample["row"].get(feature))
+    if not feature or value == "" or value is None:
+        return ""
+    return f" ({str(value)[:_WIDEST]!r})" if isinstance(value, str) else f" ({value})"

@@ -1,15 +1,13 @@
 """What TensorFlow Data Validation finds when each data set is held against the schema, in the gate's own words."""
 
-import difflib
 from collections.abc import Iterator
 
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 
-from components.data_gate import divergence
 from components.data_gate.context import SERVING, Context
 from components.data_gate.finding import Finding
-from components.data_gate.rules import wording
+from components.data_gate.rules import infinities, renames, units, wording
 from components.data_gate.rules.row_tests import ask_for_rows
 from components.data_gate.summary import ColumnSummary
 
@@ -40,8 +38,34 @@ RULE_OF_TYPE: dict[int, str] = {
     _Type.FLOAT_TYPE_SMALL_FLOAT: "out-of-range",
     _Type.FLOAT_TYPE_HAS_NAN: "nan",
     _Type.FLOAT_TYPE_HAS_INF: "infinite",
-    _Type.UNEXPECTED_DATA_TYPE: "type-changed",
+    **dict.fromkeys(
+        (
+            _Type.UNEXPECTED_DATA_TYPE,
+            _Type.BOOL_TYPE_BYTES_NOT_INT,
+            _Type.BOOL_TYPE_BYTES_NOT_STRING,
+            _Type.BOOL_TYPE_FLOAT_NOT_INT,
+            _Type.BOOL_TYPE_FLOAT_NOT_STRING,
+            _Type.BOOL_TYPE_INT_NOT_STRING,
+            _Type.BOOL_TYPE_STRING_NOT_INT,
+            _Type.ENUM_TYPE_BYTES_NOT_STRING,
+            _Type.ENUM_TYPE_FLOAT_NOT_STRING,
+            _Type.ENUM_TYPE_INT_NOT_STRING,
+            _Type.FLOAT_TYPE_NOT_FLOAT,
+            _Type.FLOAT_TYPE_STRING_NOT_FLOAT,
+            _Type.FLOAT_TYPE_NON_STRING,
+            _Type.INT_TYPE_INT_EXPECTED,
+            _Type.INT_TYPE_NOT_INT_STRING,
+            _Type.INT_TYPE_NOT_STRING,
+            _Type.INT_TYPE_STRING_EXPECTED,
+            _Type.STRING_TYPE_NOW_FLOAT,
+            _Type.STRING_TYPE_NOW_INT,
+        ),
+        "type-changed",
+    ),
 }
+
+# What a column of another type breaks besides: one cause, one finding.
+_FOLLOW_FROM_TYPE = ("anomaly", "out-of-range", "unexpected-value", "nan", "infinite")
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -87,17 +111,28 @@ def _findings(context: Context, name: str, feature: str, info: anomalies_pb2.Ano
     column = context.data_sets[name].columns.get(feature)
     proto = context.features.get(feature)
     rules = {RULE_OF_TYPE.get(reason.type, "anomaly"): reason.description for reason in info.reason}
-    if "infinite" in rules and "out-of-range" in rules and not _finite_out_of_range(context, name, feature):
-        del rules["out-of-range"]  # the infinity itself is what is out of range
+    if _other_type(column, proto):
+        rules.setdefault("type-changed", "")
+    if "type-changed" in rules:
+        rules = {rule: text for rule, text in rules.items() if rule not in _FOLLOW_FROM_TYPE}
+    if "out-of-range" in rules and column is not None and infinities.present(column) and proto is not None:
+        if not infinities.finite_outside(context, name, proto, column):
+            del rules["out-of-range"]
+        if not infinities.permitted(proto):
+            rules.setdefault("infinite", "")  # the infinity itself is what is out of range
     single = (
         column is not None and column.max_values <= 1 and proto is not None and wording.value_count(proto) == (1, 1)
     )
     if single and "missing-values" in rules:
         rules.pop("number-of-values", None)  # a shape says it of every row without a value once more
     for rule, description in rules.items():
-        why = description
+        why = "" if rule == "type-changed" else description
         if rule == "missing-column":
-            why += _renamed_to(context, name, feature)
+            why += renames.renamed_to(context, name, feature)
+        elif rule == "new-column" and name != SERVING:
+            why += renames.renamed_from(context, name, feature)
+        elif rule == "out-of-range":
+            why = f"{why} {_unit_hint(context, name, column, proto)}".strip()
         yield Finding(
             feature=feature,
             rule=rule,
@@ -109,15 +144,15 @@ def _findings(context: Context, name: str, feature: str, info: anomalies_pb2.Ano
         ask_for_rows(context, name, feature, rule)
 
 
-def _finite_out_of_range(context: Context, name: str, feature: str) -> bool:
-    column = context.data_sets[name].columns.get(feature)
-    proto = context.features.get(feature)
-    if column is None or column.number is None or proto is None:
-        return True
-    low, high = wording.bounds(proto)
-    buckets = column.number.distribution.buckets
-    finite = [b for b in buckets if abs(b.low) != float("inf") and abs(b.high) != float("inf")]
-    return any(bucket.low < low or bucket.high > high for bucket in finite)
+def _other_type(column: ColumnSummary | None, proto: schema_pb2.Feature | None) -> bool:
+    """Whether both are there and disagree; TFDV has a word for each domain, and not always that of the type."""
+    return (
+        column is not None
+        and proto is not None
+        and bool(column.num_present)
+        and proto.type != schema_pb2.TYPE_UNKNOWN
+        and schema_pb2.FeatureType.Name(proto.type) != column.type
+    )
 
 
 def _integers_out_of_range(context: Context, name: str) -> Iterator[Finding]:
@@ -133,6 +168,7 @@ def _integers_out_of_range(context: Context, name: str) -> Iterator[Finding]:
                 split=name,
                 observed=wording.observed("out-of-range", column, proto, context.schema, ""),
                 allowed=wording.allowed("out-of-range", proto, context.schema, name == SERVING),
+                why=_unit_hint(context, name, column, proto),
             )
             ask_for_rows(context, name, feature, "out-of-range")
 
@@ -152,25 +188,15 @@ def _optional_columns_gone(context: Context, name: str) -> Iterator[Finding]:
                 split=name,
                 observed="not in the data",
                 allowed=f"in {before.present_share:.1%} of the rows of the baseline",
-                why="The schema calls it optional, but the previous data had it." + _renamed_to(context, name, feature),
+                why="The schema calls it optional, but the previous data had it."
+                + renames.renamed_to(context, name, feature),
             )
 
 
-def _renamed_to(context: Context, name: str, gone: str) -> str:
-    """A hint, where a new column looks like the one that is gone."""
-    columns = context.data_sets[name].columns
-    new = [column for other, column in columns.items() if other not in context.features]
+def _unit_hint(context: Context, name: str, column: ColumnSummary | None, proto: schema_pb2.Feature | None) -> str:
+    """Another unit, by the baseline where there is one, or else by the schema's bound for times."""
+    if column is None or proto is None:
+        return ""
     baseline = context.baseline_of(name)
-    before = baseline.columns.get(gone) if baseline else None
-    for column in new:
-        if _alike(gone, column, before):
-            return f" It looks as if it was renamed to {column.name}."
-    return ""
-
-
-def _alike(gone: str, column: ColumnSummary, before: ColumnSummary | None) -> bool:
-    if before is not None:
-        distance = divergence.jensen_shannon(column, before)
-        if distance is not None:
-            return distance.value <= distance.noise + 0.02
-    return difflib.SequenceMatcher(a=gone.lower(), b=column.name.lower()).ratio() > 0.6
+    before = baseline.columns.get(column.name) if baseline else None
+    return units.hint(column, before) if before else units.time_hint(column, wording.bounds(proto)[1])

@@ -5,6 +5,7 @@ TFDV puts numbers into ten buckets of equal width, where one outlier hides a cha
 size, so that a small split blocks by chance or a threshold wide enough for it is useless for a large one.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -13,6 +14,7 @@ from components.data_gate import divergence
 from components.data_gate.context import Context
 from components.data_gate.errors import GateConfigError
 from components.data_gate.finding import Finding, NotChecked
+from components.data_gate.rules import units
 from components.data_gate.summary import ColumnSummary, DataSummary
 
 _MEASURES: dict[str, tuple[str, Callable[[ColumnSummary, ColumnSummary], divergence.Distance | None]]] = {
@@ -100,7 +102,9 @@ def _compare(
             if distance is None:
                 yield NotChecked(rule=rule, feature=name, why=_incomparable(name, split, after, before))
             elif distance.value > getattr(comparator, kind).threshold + distance.noise:
-                yield _finding(rule, name, split, label, distance, getattr(comparator, kind).threshold)
+                found = _finding(rule, name, split, label, distance, getattr(comparator, kind).threshold)
+                why = f"{found.why} {units.hint(after, before)}".strip()
+                yield dataclasses.replace(found, why=why)
 
 
 def _finding(rule: str, name: str, split: str, label: str, distance: divergence.Distance, threshold: float) -> Finding:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from components.data_gate.context import Context
-from components.data_gate.errors import GateConfigError
 from components.data_gate.finding import Finding, NotChecked
 
 RULE = "duplicates"
@@ -17,7 +16,3 @@ def check(context: Context) -> Iterator[Finding | NotChecked]:
         yield NotChecked(rule=RULE, why="there is one split only")
     elif not context.inputs.examples:
         yield NotChecked(rule=RULE, why="the gate was not given the examples")
-    known = {*context.features, *(name for data in context.splits.values() for name in data.columns)}
-    unknown = [name for name in context.policy.duplicates.columns if name not in known]
-    if unknown:
-        raise GateConfigError(f"duplicates.columns: there is no column {unknown[0]!r}, but {', '.join(sorted(known))}")

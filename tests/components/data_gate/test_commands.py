@@ -73,10 +73,45 @@ def test_bad_rows_are_named_by_file_and_line(sluice, folder, tmp_path):
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_word_among_numbers_is_a_changed_type(sluice, folder):
-    code, out, _ = sluice("validate", "--input", folder(fare_line7="free"), "--schema", SCHEMA)
+def test_a_word_among_numbers_is_one_finding_that_names_the_row(sluice, folder):
+    code, out, _ = sluice("validate", "--input", folder(fare_line7="$12.50"), "--schema", SCHEMA, "--json")
     assert code == 3
-    assert "fare: type-changed in train: BYTES; allowed: FLOAT" in out
+    (finding,) = json.loads(out)["findings"]
+    assert (finding["feature"], finding["rule"], finding["split"]) == ("fare", "type-changed", "train and eval")
+    assert "1 row with text that is no number" in finding["observed"]
+    assert finding["rows"] == 1
+    (sample,) = finding["samples"]
+    assert (sample["file"], sample["line"], sample["text"]) == ("trips.csv", 7, "$12.50")
+    assert "So few rows are no reason" in finding["why"]
+
+
+def test_what_is_advised_for_a_word_among_numbers_is_enough(sluice, folder, tmp_path):
+    bad = folder(fare_line7="$12.50", fare_line9="free")
+    _, out, _ = sluice("validate", "--input", bad, "--schema", SCHEMA, "--json")
+    (finding,) = json.loads(out)["findings"]
+    policy = tmp_path / "policy.yaml"
+    option = finding["accept"].partition("leave them out with ")[2].partition(";")[0]
+    policy.write_text(option + "\n")
+    code, out, _ = sluice("validate", "--input", bad, "--schema", SCHEMA, "--policy", policy, "--json")
+    assert code == 0, out
+    assert sum(json.loads(out)["splits"].values()) == 1998
+
+
+def test_a_type_that_few_rows_speak_against_changes_only_when_asked_for_by_name(sluice, folder, tmp_path):
+    bad = folder(fare_line7="$12.50", payment_type_line42="Bitcoin")
+    schema = tmp_path / "schema.pbtxt"
+    shutil.copy(SCHEMA, schema)
+    arguments = ["--input", bad, "--schema", schema]
+    _, out, _ = sluice("schema", "diff", *arguments)
+    assert "fare          type: FLOAT -> BYTES, and loses its range, drift_comparator, skew_comparator" in out
+    assert "warning: 1 of 2000 rows with text that is no number ('$12.50' at trips.csv:7)" in out
+    assert "only with --feature fare" in out
+    sluice("schema", "update", *arguments)
+    assert [line for line in schema.read_text().splitlines() if line not in SCHEMA.read_text().splitlines()] == [
+        '  value: "Bitcoin"'
+    ]
+    sluice("schema", "update", *arguments, "--feature", "fare")
+    assert sluice("validate", *arguments)[0] == 0
 
 
 def test_drift_against_a_baseline_and_a_policy_of_a_workload(sluice, folder, table, tmp_path):
@@ -97,10 +132,10 @@ def test_drift_against_a_baseline_and_a_policy_of_a_workload(sluice, folder, tab
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--input", "nowhere"], "nowhere: no such folder"),
-        (["--schema", "nowhere.pbtxt"], "nowhere.pbtxt: no such file"),
+        (["--input", "nowhere"], "--input nowhere: no such folder; expected"),
+        (["--schema", "nowhere.pbtxt"], "--schema nowhere.pbtxt: no such file"),
         (["--allow", "fare"], "--allow fare: expected FEATURE:RULE"),
-        (["--policy", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        (["--policy", "nowhere.yaml"], "--policy nowhere.yaml: no such file; expected a gate policy"),
     ],
 )
 def test_mistakes_are_named(sluice, folder, arguments, message):
