@@ -59,6 +59,18 @@ def read_results(evaluation_dir: str, model_name: str, num_bins: int = 10) -> Mo
       model_name: name in the EvalConfig; empty where there is only one model.
       num_bins: how many equal parts of [0, 1] the calibration of the whole split is summed up in.
     """
+    plots = [
+        item
+        for record in tfma.load_plots(evaluation_dir)
+        if slice_name(record.slice_key) == WHOLE
+        for item in record.plot_keys_and_values
+        if _is_of(item.key, model_name)
+    ]
+    return ModelResults(read_numbers(evaluation_dir, model_name), _confusion(plots), _calibration(plots, num_bins))
+
+
+def read_numbers(evaluation_dir: str, model_name: str) -> dict[str, dict[str, Number]]:
+    """Slice to metric to number, of one model; arguments as in read_results. Plots, which are large, are left unread."""
     numbers: dict[str, dict[str, Number]] = {}
     for record in tfma.load_metrics(evaluation_dir):
         found = [item for item in record.metric_keys_and_values if _is_of(item.key, model_name)]
@@ -69,14 +81,7 @@ def read_results(evaluation_dir: str, model_name: str, num_bins: int = 10) -> Mo
         for item in found:
             if item.value.WhichOneof("type") == "double_value" and not item.key.is_diff:
                 numbers[name][item.key.name] = _number(item)
-    plots = [
-        item
-        for record in tfma.load_plots(evaluation_dir)
-        if slice_name(record.slice_key) == WHOLE
-        for item in record.plot_keys_and_values
-        if _is_of(item.key, model_name)
-    ]
-    return ModelResults(numbers, _confusion(plots), _calibration(plots, num_bins))
+    return numbers
 
 
 def slice_name(key: Any) -> str:

@@ -68,12 +68,15 @@ def overall_metrics(input_dict: Inputs) -> dict[str, float]:
     evaluations = input_dict.get("evaluation") or []
     if not evaluations:
         return {}
-    import tensorflow_model_analysis as tfma  # seconds to import, and only needed here
+    from components.evaluator.results import WHOLE, read_numbers  # TFMA takes seconds to import
 
-    result = tfma.load_eval_result(artifact_utils.get_single_uri(evaluations))
-    metrics = result.get_metrics_for_slice() or {}
-    values = {name: value.get("doubleValue") for name, value in metrics.items()}
-    return {name: value for name, value in values.items() if isinstance(value, float) and math.isfinite(value)}
+    folder = artifact_utils.get_single_uri(evaluations)
+    # Sluice calls the model `candidate` where there is a baseline to tell it from; TFMA gives a single model no name.
+    for name in ("candidate", ""):
+        numbers = read_numbers(folder, name).get(WHOLE)
+        if numbers:
+            return {metric: number.value for metric, number in numbers.items() if math.isfinite(number.value)}
+    return {}
 
 
 def _alias(input_dict: Inputs, promote_to: str) -> str:
