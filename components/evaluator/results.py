@@ -70,7 +70,7 @@ def read_results(evaluation_dir: str, model_name: str, num_bins: int = 10) -> Mo
 
 
 def read_numbers(evaluation_dir: str, model_name: str) -> dict[str, dict[str, Number]]:
-    """Slice to metric to number, of one model; arguments as in read_results. Plots, which are large, are left unread."""
+    """Slice to metric to number, of one model; arguments as in read_results. Plots, which are large, stay unread."""
     numbers: dict[str, dict[str, Number]] = {}
     for record in tfma.load_metrics(evaluation_dir):
         found = [item for item in record.metric_keys_and_values if _is_of(item.key, model_name)]

@@ -14,6 +14,7 @@ from components.evaluator.errors import EvaluationConfigError
 from components.evaluator.executor import Executor
 from components.evaluator.grouped_metrics import grouped_eval_config
 from components.evaluator.verdict import tfma_name
+from components.model_registry.executor import overall_metrics
 from pipeline.config import EvaluateConfig, MetricConfig
 from pipeline.eval_config import build_eval_config
 
@@ -113,6 +114,10 @@ def test_a_good_model_is_blessed_although_a_tiny_slice_is_wrong(tmp_path, exampl
     assert [row["passed"] for row in verdict["rows"] if row["metric"] == "auc"] == [True, True, True]
     assert blessing.get_int_custom_property("blessed") == 1
     assert tf.io.gfile.listdir(blessing.uri) == ["BLESSED"]
+    evaluation = standard_artifacts.ModelEvaluation()
+    evaluation.uri = str(folder)
+    (auc,) = [row["value"] for row in verdict["rows"] if (row["metric"], row["slice"]) == ("auc", "all")]
+    assert overall_metrics({"evaluation": [evaluation]}) == {"auc": auc, "example_count": NUM_EXAMPLES}
     page = (folder / "report.html").read_text()
     assert "blessed" in page
     assert "group=c" in page
