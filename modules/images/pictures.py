@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
+from modules.images.blocks import block_of_png, number
 from modules.images.config import ImageModelConfig
 from modules.images.features import ENCODED_KEY, PIXELS_KEY
+from modules.images.orientation import orientation, upright
 
 _AREA = (0.08, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
+# Where a PNG says what its pixels are, and the bit for transparency in it.
+_PNG_COLOURS, _PNG_ALPHA = 25, 4
 
 
 def pixels_of(config: ImageModelConfig) -> Callable[[dict, tf.Tensor | None], dict]:
@@ -65,16 +69,45 @@ def for_training(encoded: tf.Tensor, seed: tf.Tensor, config: ImageModelConfig) 
 
 
 def decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
-    """uint8 [height, width, channels] of a JPEG or PNG file."""
+    """uint8 [height, width, channels] of a JPEG or PNG file as people see it: upright, and on white where it is clear.
+
+    Ingestion has made both so already; clients need not have.
+    """
+    is_png = tf.strings.substr(encoded, 0, 4) == b"\x89PNG"
+    image = tf.cond(is_png, lambda: _decode_png(encoded, channels), lambda: _decode_other(encoded, channels))
+    return upright(image, orientation(encoded))
+
+
+def _decode_png(encoded: tf.Tensor, channels: int) -> tf.Tensor:
+    data = tf.io.decode_raw(encoded, tf.uint8)
+    begin, end = block_of_png(data, b"tRNS")  # a colour, or colours of the palette, that are clear
+    has_alpha = (number(data, tf.constant(_PNG_COLOURS, tf.int64), 1) & _PNG_ALPHA) != 0
+    colours = tf.cond(
+        has_alpha | (end > begin),
+        lambda: _on_white(tf.io.decode_png(encoded, channels=4)),
+        lambda: tf.io.decode_png(encoded, channels=3),
+    )
+    # decode_png(channels=1) has weights of its own; these are those of JPEG, so that the format makes no difference.
+    image = _bytes(tf.image.rgb_to_grayscale(tf.cast(colours, tf.float32))) if channels == 1 else colours
+    image.set_shape([None, None, channels])
+    return image
+
+
+def _on_white(pixels: tf.Tensor) -> tf.Tensor:
+    colours, alpha = tf.cast(pixels[:, :, :3], tf.int32), tf.cast(pixels[:, :, 3:], tf.int32)
+    return tf.cast((colours * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
+
+
+def _decode_other(encoded: tf.Tensor, channels: int) -> tf.Tensor:
     image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
     image.set_shape([None, None, channels])
     return image
 
 
 def _random_area(encoded: tf.Tensor, seed: tf.Tensor, channels: int) -> tf.Tensor:
-    """A random part of the picture. Of a JPEG no more is decoded than what is in it."""
-    jpeg = tf.io.is_jpeg(encoded)
-    shape = tf.cond(jpeg, lambda: tf.image.extract_jpeg_shape(encoded), lambda: tf.shape(decode(encoded, channels)))
+    """A random part of the picture. Of an upright JPEG no more is decoded than what is in it."""
+    in_part = tf.cond(tf.io.is_jpeg(encoded), lambda: orientation(encoded) == 1, lambda: False)
+    shape = tf.cond(in_part, lambda: tf.image.extract_jpeg_shape(encoded), lambda: tf.shape(decode(encoded, channels)))
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.concat([shape[:2], [channels]], axis=0),
         tf.zeros([1, 0, 4]),
@@ -85,7 +118,7 @@ def _random_area(encoded: tf.Tensor, seed: tf.Tensor, channels: int) -> tf.Tenso
     )
     window = tf.concat([begin[:2], size[:2]], axis=0)
     part = tf.cond(
-        jpeg,
+        in_part,
         lambda: tf.image.decode_and_crop_jpeg(encoded, window, channels=channels),
         lambda: tf.slice(decode(encoded, channels), begin, tf.concat([size[:2], [channels]], axis=0)),
     )
