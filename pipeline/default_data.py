@@ -75,6 +75,11 @@ def make(location: str | None, target: str) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def must_be_copied(location: str | None) -> bool:
+    """Whether a function of the workload makes the data, which is called on the machine of `sluice run` only."""
+    return bool(location) and str(location).startswith(FUNCTION)
+
+
 def _function(dotted: str):
     module, _, name = dotted.rpartition(".")
     try:

@@ -97,6 +97,7 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
         enable_cache=not args.no_cache,
         compare_with_last_blessed_data=False,
     )
+    _note_on_data(settings)
     print("reading the pipeline ...", file=sys.stderr)
     with scratch, contextlib.nullcontext() if args.debug else _quiet():
         from components.trainer.cluster_config import ClusterConfig
@@ -106,6 +107,20 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
         trainer = ClusterConfig.from_dict(cluster.trainer_cluster(), "kubeflow config: trainer")
         compiled = compiler.compile_pipeline(pipeline.create_pipeline(settings, trainer), cluster)
         return compiled, size.measure(compiled.pipeline_spec, compiled.platform_spec)
+
+
+def _note_on_data(settings: Any) -> None:
+    """Says what is left to do where the data are the workload's own, made by a function on the machine of a run."""
+    from pipeline import default_data
+
+    name, made_by = settings.workload.name, settings.workload.data
+    if settings.data_is_default and default_data.must_be_copied(made_by):
+        print(
+            f"note: the pods look for the data in {settings.data}, and no step puts them there: `sluice run --to "
+            f"ExampleGen` of this workload writes them to build/data/{name}; copy that folder to the claim, or name "
+            "another with --data or --param data=",
+            file=sys.stderr,
+        )
 
 
 @contextlib.contextmanager

@@ -136,3 +136,12 @@ def test_image_of_another_commit_is_mentioned(folder, capsys, monkeypatch):
     head = command._head()
     said = capsys.readouterr().err
     assert (f"built from 0123456789ab, and the last commit is {head[:12]}" in said) == bool(head)
+
+
+@pytest.mark.parametrize(("data", "noted"), [(None, True), ("/mnt/mine", False)])
+def test_data_that_only_a_run_makes_are_noted(folder, capsys, data, noted):
+    note(folder)
+    arguments = ["compile", "--workload", "textgen", *(["--data", data] if data else [])]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().err
+    assert ("/mnt/sluice/data/textgen, and no step puts them there" in said) == noted
