@@ -39,6 +39,7 @@ allowed_batch_sizes: [1, 2, 4, 8, 16, 32]
 WAYS = {"unbatched": None, "eager": BATCHING.format(timeout=0), "batched": BATCHING.format(timeout=2000)}
 KSERVE = "kserve==0.21.0"
 GOAL_BATCHING = 1.8
+GOAL_PUSH = 1.5  # copied, made durable and checked, over cp + sha256; disks of virtual machines vary that much
 
 
 def main() -> int:
@@ -64,10 +65,10 @@ def main() -> int:
         result |= _served(work, args)
         result["push"] = _push(work, args.push_mb) if args.push_mb else {"left_out": "--push-mb 0"}
     result["ratios"] = _ratios(result)
+    result["targets"] = _targets(result)
     out.write_text(json.dumps(result, indent=1))
     _print(result, out)
-    gains = [result["ratios"][f"{way}_over_unbatched_in_process_32"] for way in ("eager", "batched")]
-    return 0 if max(gains) >= GOAL_BATCHING else 1
+    return 0 if result["targets"][0]["kept"] else 1
 
 
 def _export_mlp(path: pathlib.Path) -> None:
@@ -333,6 +334,16 @@ def _ratios(result: dict[str, Any]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in ratios.items()}
 
 
+def _targets(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was promised beside what was measured; the first decides the exit code."""
+    gain = max(result["ratios"][f"{way}_over_unbatched_in_process_32"] for way in ("eager", "batched"))
+    targets = [("batching over none, in process, 32 clients", f">= {GOAL_BATCHING}", gain, gain >= GOAL_BATCHING)]
+    if "push_over_copy" in result["push"]:
+        ratio = result["push"]["push_over_copy"]
+        targets.append(("push on disk over cp + sha256", f"<= {GOAL_PUSH}", ratio, ratio <= GOAL_PUSH))
+    return [dict(zip(("what", "target", "measured", "kept"), target, strict=True)) for target in targets]
+
+
 def _print(result: dict[str, Any], out: pathlib.Path) -> None:
     print(f"{'':24}{'clients':>8}{'req/s':>10}{'p50 ms':>10}{'p99 ms':>10}")
     lines = [(f"in process, {way}", result["in_process"][way]) for way in WAYS]
@@ -347,6 +358,10 @@ def _print(result: dict[str, Any], out: pathlib.Path) -> None:
         print(line.format(**result["push"]))
     for name, value in result["ratios"].items():
         print(f"  {name:40} {value}")
+    for target in result["targets"]:
+        print(
+            "{what}: target {target}, measured {measured}: {0}".format("kept" if target["kept"] else "MISSED", **target)
+        )
     print(f"written to {out}")
 
 

@@ -14,6 +14,7 @@ import json
 import pathlib
 import posixpath
 import re
+import shutil
 from collections.abc import Callable, Mapping
 
 from components.model_registry.entry import MODEL_FOLDER, Lineage, ModelEntry
@@ -144,7 +145,8 @@ class ModelRegistry:
             if "previous" not in aliases:
                 raise RegistryError(f"{self._store.uri(self.name)}: nothing to roll back to; no alias `previous`")
             self.resolve(aliases["previous"])
-            return {**aliases, "stable": aliases["previous"], "previous": aliases["stable"]}
+            swapped = {**aliases, "stable": aliases["previous"], "previous": aliases.get("stable")}
+            return {alias: version for alias, version in swapped.items() if version is not None}
 
         return self.resolve(self._change_aliases(change, "rollback")["stable"])
 
@@ -163,9 +165,17 @@ class ModelRegistry:
         return deleted
 
     def fetch(self, reference: str | int, target: str | pathlib.Path) -> ModelEntry:
-        """Copies a model to the local folder `target`, laid out as a TFX Model artifact; `target` must not exist."""
+        """Copies a model to the local folder `target`, laid out as a TFX Model artifact; `target` must not exist.
+
+        Raises RegistryError, and leaves no `target`, where the copy is not what was registered.
+        """
         entry = self.resolve(reference)
         self._store.download(self._path("versions", str(entry.version), MODEL_FOLDER), pathlib.Path(target))
+        try:
+            check_unchanged(pathlib.Path(target), entry)
+        except RegistryError:
+            shutil.rmtree(target)
+            raise
         return entry
 
     def statistics(self, version: int) -> dict[str, bytes]:
@@ -218,11 +228,35 @@ class ModelRegistry:
 
 
 def resolve(root: str, name: str, reference: str | int = "stable") -> ModelEntry | None:
-    """The model that `reference` stands for, None where there is none yet: a first run has no baseline."""
+    """The model that `reference` stands for, None where there is none yet: a first run has no baseline.
+
+    Raises RegistryError for an alias of a model that is gone: a baseline that was lost must not look like a first run.
+    """
+    registry = ModelRegistry(root, name)
     try:
-        return ModelRegistry(root, name).resolve(reference)
+        return registry.resolve(reference)
     except RegistryError:
+        if str(reference) in registry.aliases():
+            raise
         return None
+
+
+def check_unchanged(model: pathlib.Path, entry: ModelEntry) -> None:
+    """Raises RegistryError unless `model`, laid out as a TFX Model artifact, has the files that were registered."""
+    found = manifest_of(model / SERVING_FOLDER).digest
+    if found != entry.digest:
+        raise RegistryError(
+            f"{entry.uri}: not the model that was registered as version {entry.version} (sha256 {found[:12]}..., "
+            f"registered {entry.digest[:12]}...): it was damaged or edited; take another version"
+        )
+
+
+def entry_of(model: pathlib.Path) -> ModelEntry | None:
+    """The entry of a folder that lies in a registry as `versions/<n>/model`; None for any other folder."""
+    path = model.parent / _ENTRY
+    if model.name != MODEL_FOLDER or not path.is_file():
+        return None
+    return ModelEntry.from_json(path.read_text(encoding="utf-8"), str(model))
 
 
 def names(root: str) -> list[str]:

@@ -52,7 +52,8 @@ def list_files(folder: pathlib.Path) -> dict[str, int]:
     Raises PushError for a missing folder, and for sockets, devices and links that lead nowhere.
     """
     if not folder.is_dir():
-        raise PushError(f"{folder}: no such model folder")
+        what = "is a file; give the folder of a SavedModel" if folder.exists() else "no such model folder"
+        raise PushError(f"{folder}: {what}")
     sizes = {}
     for parent, _, names in os.walk(folder, followlinks=True):
         for name in names:

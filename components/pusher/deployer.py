@@ -88,7 +88,7 @@ class Deployer:
         """
         source = pathlib.Path(model)
         if not ({"saved_model.pb", "saved_model.pbtxt"} & content.list_files(source).keys()):
-            raise PushError(f"{source}: no saved_model.pb or saved_model.pbtxt; give the folder of a SavedModel")
+            raise PushError(f"{source}: no saved_model.pb or saved_model.pbtxt; {_what_to_give(source)}")
         with self.folder.locked(self.target.lock_timeout_s):
             self._recover_or_undo()
             if unchanged := self._unchanged(source):
@@ -129,8 +129,9 @@ class Deployer:
             return held, live
         older = [version for version in self.folder.versions() if live is not None and version < live]
         if live is None or not older:
+            there = ", ".join(map(str, self.folder.versions())) or "none"
             raise PushError(
-                f"{self.folder.path}: no older version to go back to (there: {sorted(self.folder.versions())}); "
+                f"{self.folder.path}: no older version to go back to (there: {there}); "
                 "push the model wanted, for instance from the registry: sluice models list"
             )
         return live, older[-1]
@@ -311,6 +312,12 @@ class Deployer:
 
     def _timed(self, state: State) -> "_Timer":
         return _Timer(self._seconds, str(state))
+
+
+def _what_to_give(folder: pathlib.Path) -> str:
+    """What a person who named `folder` may have meant."""
+    below = sorted(path.parent.name for path in folder.glob("*/saved_model.pb*"))
+    return f"give one of the folders in it: {', '.join(below)}" if below else "give the folder of a SavedModel"
 
 
 class _Timer:

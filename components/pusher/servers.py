@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.pusher.config import PushTarget
-from components.pusher.errors import PushError
+from components.pusher.errors import PushConfigError, PushError
 from components.pusher.golden import Golden, GoldenError
 from components.pusher.replica import Replica, ReplicaError, connect
 
@@ -122,10 +122,12 @@ def resolve(address: str) -> list[str]:
             return [address]
         return [f"{scheme}://{resolved}" for resolved in resolve(rest.rstrip("/"))]
     host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise PushConfigError(f"server {address!r}: expected HOST:PORT (gRPC) or http://HOST:PORT (REST)")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:
-        raise PushError(f"server {address!r}: expected host:port that resolves: {error}") from None
+    except OSError as error:
+        raise PushError(f"server {address!r}: its name does not resolve: {error.strerror}") from None
     addresses = sorted({str(entry[4][0]) for entry in found})
     if host == "localhost" and len(addresses) > 1:
         return [address]  # one server on two protocols, not two servers

@@ -48,7 +48,7 @@ def verify_in_subprocess(model: pathlib.Path, target: PushTarget) -> dict[str, A
     if report is None:
         raise PushError(_death(model, process.returncode, errors.decode(errors="replace")))
     if "error" in report:
-        raise PushError(f"{model.name} is not deployable: {report['error']}")
+        raise PushError(f"the model is not deployable: {report['error']}")
     return report
 
 

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -102,7 +103,7 @@ def load(folder: pathlib.Path) -> tf.compat.v1.Session:
         with session.graph.as_default():
             tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
     except (tf.errors.OpError, OSError, ValueError, RuntimeError, KeyError) as error:
-        raise RefusedError(f"it does not load: {first_line(error)}") from None
+        raise RefusedError(f"it does not load: {cause(error)}") from None
     return session
 
 
@@ -145,7 +146,7 @@ def replay_warmup(session: tf.compat.v1.Session, graph: meta_graph_pb2.MetaGraph
             if log.WhichOneof("log_type") == "predict_log":
                 _replay_predict(session, graph, log.predict_log.request)
     except (tf.errors.OpError, DecodeError, ValueError, KeyError) as error:
-        raise RefusedError(f"warm-up request {count} of {WARMUP_PATH} fails: {first_line(error)}") from None
+        raise RefusedError(f"warm-up request {count} of {WARMUP_PATH} fails: {cause(error)}") from None
     if count > MAX_WARMUP_RECORDS:
         raise RefusedError(f"{count} warm-up requests; the server loads no model with more than {MAX_WARMUP_RECORDS}")
     return count
@@ -163,13 +164,15 @@ def run(session: Any, signature: meta_graph_pb2.SignatureDef, inputs: dict[str, 
     try:
         return session.run({key: output.name for key, output in signature.outputs.items()}, feed)
     except tf.errors.OpError as error:
-        raise RefusedError(f"predicting fails: {first_line(error)}") from None
+        raise RefusedError(f"predicting fails: {cause(error)}") from None
 
 
-def first_line(error: BaseException) -> str:
-    """The message without TensorFlow's graph traces."""
-    message = getattr(error, "message", None) or str(error)
-    return message.strip().splitlines()[0][:500] if message.strip() else repr(error)
+def cause(error: BaseException) -> str:
+    """What went wrong, in one line: without TensorFlow's headings ("Graph execution error:") and names of nodes."""
+    message = re.sub(r"\{\{[^{}]*\}\}", "", getattr(error, "message", None) or str(error))
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    causes = [line for line in lines if not line.endswith((":", "root error(s) found."))]
+    return (causes or lines or [repr(error)])[0][:500]
 
 
 def die_with(parent: int) -> None:

@@ -18,7 +18,7 @@ class PredictionClient:
     """A client of one model. Safe to use from many threads; keeps its connections.
 
     Args:
-      url: where the server's REST API is, such as http://127.0.0.1:8501.
+      url: where the server's REST API is, such as http://127.0.0.1:8501; http:// may be left out.
       name: the model.
       version, label: which version; at most one of them. Neither: the highest that is available.
       timeout: seconds for one request.
@@ -30,6 +30,7 @@ class PredictionClient:
         where = f"/versions/{version}" if version is not None else f"/labels/{quote(label, safe='')}" if label else ""
         self._path = f"/v1/models/{quote(name, safe='')}{where}"
         try:
+            url = url if "://" in url else f"http://{url}"
             self._http = httpx.Client(base_url=url, timeout=timeout)
         except (httpx.InvalidURL, ValueError) as error:
             raise ServingUsageError(f"{url} is not a URL: {error}") from None
@@ -56,11 +57,11 @@ class PredictionClient:
           BadRowError: the server says that the request is wrong.
           ServingError: it cannot be reached, does not serve the model, or failed.
         """
+        example_rows.check_rows(rows)
         described = self.signature(signature)
-        inputs = list(described["inputs"].values())
-        if len(inputs) == 1 and inputs[0]["dtype"] == "DT_STRING" and len(inputs[0]["tensor_shape"]["dim"]) == 1:
+        if _takes_examples(described, rows):
             return self._predict(_as_base64(example_rows.encode_rows(rows, kinds or {})), signature, described)
-        return self._predict(list(rows), signature, described)
+        return self._predict(_instances(described, rows), signature, described)
 
     def predict_examples(self, examples: Iterable[bytes], signature: str = "") -> list[dict[str, Any]]:
         """One answer for each serialized tf.Example."""
@@ -103,6 +104,41 @@ class PredictionClient:
         if method == "POST" and response.status_code == 400:
             raise BadRowError(f"the server cannot read these rows: {message}")
         raise ServingError(Code.of_http(response.status_code), f"{self._http.base_url}: {message}")
+
+
+def _takes_examples(described: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether rows have to go as tf.Examples: a string vector may also be what the rows name, encoded pictures, say."""
+    if len(described["inputs"]) != 1:
+        return False
+    ((alias, tensor),) = described["inputs"].items()
+    is_vector = tensor["dtype"] == "DT_STRING" and len(tensor["tensor_shape"]["dim"]) == 1
+    return is_vector and not all(alias in row for row in rows)
+
+
+def _instances(described: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the signature's inputs only, as JSON carries them. Raises BadRowError."""
+    instances: list[dict[str, Any]] = []
+    for number, row in enumerate(rows, start=1):
+        instances.append({})
+        for alias, tensor in described["inputs"].items():
+            if alias not in row:
+                raise BadRowError(f"row {number}: input {alias!r} is missing; expected {sorted(described['inputs'])}")
+            instances[-1][alias] = _as_json(row[alias], tensor["dtype"], f"row {number}, input {alias!r}")
+    return instances
+
+
+def _as_json(value: Any, dtype: str, where: str) -> Any:
+    """A value as the server reads it: bytes as {"b64": ...}, and the text of a CSV's cell as the number it says."""
+    if isinstance(value, list | tuple):
+        return [_as_json(item, dtype, where) for item in value]
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode("ascii")}
+    if not isinstance(value, str) or dtype == "DT_STRING":
+        return value
+    try:
+        return int(value) if "INT" in dtype else float(value)
+    except ValueError:
+        raise BadRowError(f"{where}: expected {dtype}, got {value!r}") from None
 
 
 def _as_base64(examples: Iterable[bytes]) -> list[dict[str, str]]:

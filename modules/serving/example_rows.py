@@ -19,11 +19,15 @@ _NAMES = {float: "a number", int: "a whole number", bytes: "text"}
 FeatureKinds = Mapping[str, type]
 
 
-def parsed_features(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, type]:
-    """The features that the graph's tf.Example parsers read: name to float, int or bytes; empty without a parser."""
+def parsed_features(
+    meta_graph: meta_graph_pb2.MetaGraphDef, signature_name: str = "serving_default"
+) -> dict[str, type]:
+    """The features that the signature's tf.Example parsers read: name to float, int or bytes; empty without a parser.
+
+    Other signatures of the same graph may parse others, or the same name as another type.
+    """
     found: dict[str, type] = {}
-    scopes = [meta_graph.graph_def.node, *(f.node_def for f in meta_graph.graph_def.library.function)]
-    for nodes in scopes:
+    for nodes in _scopes(meta_graph, signature_name):
         parsers = [node for node in nodes if node.op == "ParseExampleV2"]
         if not parsers:
             continue
@@ -31,6 +35,41 @@ def parsed_features(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, type]:
         for parser in parsers:
             found |= _features_of(parser, constants)
     return found
+
+
+def _scopes(meta_graph: meta_graph_pb2.MetaGraphDef, signature_name: str) -> Iterator[list[node_def_pb2.NodeDef]]:
+    """The nodes that a signature's outputs depend on, then those of every function that they call, directly or not."""
+    by_name = {node.name: node for node in meta_graph.graph_def.node}
+    waiting = [output.name for output in meta_graph.signature_def[signature_name].outputs.values()]
+    reached: dict[str, node_def_pb2.NodeDef] = {}
+    while waiting:
+        name = waiting.pop().lstrip("^").split(":")[0]
+        if name in by_name and name not in reached:
+            reached[name] = by_name[name]
+            waiting.extend(by_name[name].input)
+    functions = {function.signature.name: function for function in meta_graph.graph_def.library.function}
+    nodes, called = list(reached.values()), set[str]()
+    scopes = [nodes]
+    while scopes:
+        nodes = scopes.pop()
+        yield nodes
+        for name in _called(nodes) & functions.keys() - called:
+            called.add(name)
+            scopes.append(list(functions[name].node_def))
+
+
+def _called(nodes: Iterable[node_def_pb2.NodeDef]) -> set[str]:
+    """The functions that nodes name: called, mapped over a list, or a branch of a condition."""
+    values = [value for node in nodes for value in node.attr.values()]
+    named = {value.func.name for value in values if value.HasField("func")}
+    return named | {function.name for value in values for function in value.list.func}
+
+
+def check_rows(rows: Iterable[Any]) -> None:
+    """Raises BadRowError for a row that is no object."""
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise BadRowError(f"row {number}: expected an object of feature names and values, got {row!r}")
 
 
 def _features_of(parser: node_def_pb2.NodeDef, constants: Mapping[str, node_def_pb2.NodeDef]) -> dict[str, type]:
@@ -56,12 +95,12 @@ def encode_rows(rows: Iterable[Mapping[str, Any]], kinds: FeatureKinds) -> list[
     Raises:
       BadRowError: names the row (from 1), the feature, the value and what was expected.
     """
+    rows = list(rows)
+    check_rows(rows)
     return [_encode_row(row, kinds, number) for number, row in enumerate(rows, start=1)]
 
 
 def _encode_row(row: Mapping[str, Any], kinds: FeatureKinds, number: int) -> bytes:
-    if not isinstance(row, Mapping):
-        raise BadRowError(f"row {number}: expected an object of feature names and values, got {row!r}")
     example = tf.train.Example()
     for name, value in row.items():
         if kinds and name not in kinds:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,8 +27,19 @@ def latest_version(base: str) -> int:
         raise ServingUsageError(f"no serving folder at {base}: run `sluice run`, or name one with --base")
     versions = [int(name) for name in os.listdir(base) if name.isdecimal()]
     if not versions:
-        raise ServingUsageError(f"{base} holds no version yet: a blessed model is pushed there by `sluice run`")
+        raise ServingUsageError(f"{base} holds no version{_what_to_give(base)}")
     return max(versions)
+
+
+def _what_to_give(base: str) -> str:
+    """What a person who named `base` may have meant."""
+    if os.path.exists(os.path.join(base, "saved_model.pb")):
+        parent, name = os.path.split(os.path.normpath(base))
+        return f", it is one: give the folder above, --base {parent or '.'} --version {name}"
+    models = sorted({path.parts[-3] for path in pathlib.Path(base).glob("[!.]*/[0-9]*/saved_model.pb*")})
+    if models:
+        return f" but models: give one, --base {os.path.join(base, models[0])} (there are: {', '.join(models)})"
+    return " yet: a blessed model is pushed there by `sluice run`"
 
 
 def predict_rows(version_dir: str, rows: Iterable[Mapping[str, Any]], signature_name: str = "") -> list[dict[str, Any]]:
@@ -46,13 +58,14 @@ def predict_rows(version_dir: str, rows: Iterable[Mapping[str, Any]], signature_
     rows = list(rows)
     if not rows:
         return []
+    example_rows.check_rows(rows)
     with LoadedModel(version_dir) as model:
-        signature = model.signature(signature_name)
+        signature = _signature(model, signature_name)
         # A string vector may be tf.Examples, or what a row names: encoded pictures, say.
         alias = signature.example_input
         if alias is None or all(alias in row for row in rows):
             return _answers(model, signature, _stack(signature, rows))
-        kinds = example_rows.parsed_features(model.meta_graph)
+        kinds = example_rows.parsed_features(model.meta_graph, signature.name)
         return _answer_examples(model, signature, example_rows.encode_rows(rows, kinds))
 
 
@@ -62,7 +75,7 @@ def predict_examples(version_dir: str, examples: Iterable[bytes], signature_name
     if not serialized:
         return []
     with LoadedModel(version_dir) as model:
-        return _answer_examples(model, model.signature(signature_name), serialized)
+        return _answer_examples(model, _signature(model, signature_name), serialized)
 
 
 def golden_examples(version_dir: str) -> list[bytes]:
@@ -72,6 +85,13 @@ def golden_examples(version_dir: str) -> list[bytes]:
         return []
     with open(path, encoding="utf-8") as stream:
         return [base64.b64decode(text) for text in json.load(stream)["examples_b64"]]
+
+
+def _signature(model: LoadedModel, name: str) -> Signature:
+    try:
+        return model.signature(name)
+    except ServingError as error:
+        raise ServingUsageError(error.message) from None
 
 
 def _answer_examples(model: LoadedModel, signature: Signature, serialized: list[bytes]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,6 +17,7 @@ from modules.serving.status import Code, ServingError, invalid
 DEFAULT_SIGNATURE = "serving_default"
 GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _SERVE_TAG = "serve"
+_NODE_NAMES = re.compile(r"\{\{[^{}]*\}\}\s*|\s*\[Op:[^\]]*\].*")  # of TensorFlow's own messages
 
 # What a session raises, as the code a client should see. Everything else is INTERNAL.
 _CODES = {
@@ -104,7 +106,7 @@ class LoadedModel:
             self._session.graph.finalize()
         except Exception as error:
             self.close()
-            raise ServingError(Code.INTERNAL, f"cannot load {path}: {_first_line(error)}") from error
+            raise ServingError(Code.INTERNAL, f"cannot load {path}: {cause(error)}") from error
 
     def signature(self, name: str = "") -> Signature:
         """The signature called `name`, or the default one."""
@@ -187,17 +189,18 @@ def _feed_dtype(spec: TensorSpec) -> np.dtype:
 def _as_serving_error(error: Exception) -> ServingError:
     for kind, code in _CODES.items():
         if isinstance(error, kind):
-            return ServingError(code, _first_line(error))
+            return ServingError(code, cause(error))
     if isinstance(error, ValueError | TypeError):  # the session refuses the fed value
-        return ServingError(Code.INVALID_ARGUMENT, _first_line(error))
+        return ServingError(Code.INVALID_ARGUMENT, cause(error))
     if isinstance(error, RuntimeError) and not isinstance(error, tf.errors.OpError):  # the session was closed
-        return ServingError(Code.UNAVAILABLE, _first_line(error))
-    return ServingError(Code.INTERNAL, _first_line(error))
+        return ServingError(Code.UNAVAILABLE, cause(error))
+    return ServingError(Code.INTERNAL, cause(error))
 
 
-def _first_line(error: Exception) -> str:
-    """What went wrong without the graph dump that TensorFlow appends."""
+def cause(error: Exception) -> str:
+    """What went wrong, in one line, without the graph dump and the names of nodes that TensorFlow adds."""
     message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    message = _NODE_NAMES.sub("", message)
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     # "Graph execution error:" and "... root error(s) found." are headings; the cause stands below them.
     causes = [line for line in lines if not line.endswith((":", "root error(s) found."))]

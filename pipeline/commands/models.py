@@ -93,7 +93,7 @@ def _rollback(registry: Any, args: argparse.Namespace) -> tuple[list[str], dict]
     entry = registry.rollback()
     lines = [
         f"stable is version {entry.version} again: {entry.uri}",
-        f"to serve it: sluice push {entry.uri} --name ...",
+        f"to serve it: sluice push {entry.uri} --name {registry.name}",
     ]
     return lines, {"aliases": registry.aliases()}
 

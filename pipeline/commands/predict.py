@@ -15,7 +15,9 @@ _DEFAULT_BASE = os.path.join("build", "serving", "taxi")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sluice predict`."""
     parser.add_argument("--base", default=_DEFAULT_BASE, metavar="DIR", help="serving folder")
-    parser.add_argument("--server", metavar="URL", help="ask a running server's REST API instead of the folder")
+    parser.add_argument(
+        "--server", metavar="URL", help="ask a running server's REST API, such as localhost:8501, not the folder"
+    )
     parser.add_argument("--name", default="", help="the model's name on the server (default: the folder's name)")
     parser.add_argument("--label", default="", metavar="NAME", help="a label on the server, such as stable or canary")
     parser.add_argument("--version", type=int, metavar="N", help="model version (default: the highest)")
@@ -54,6 +56,7 @@ def _predict(args: argparse.Namespace) -> int:
     from modules.serving import example_rows
 
     logging.getLogger("tensorflow").setLevel(logging.INFO if args.debug else logging.WARNING)
+    _check_limit(args.limit)
     if args.server:
         return _ask_server(args)
     from modules.serving import predictor
@@ -68,6 +71,13 @@ def _predict(args: argparse.Namespace) -> int:
         answers = predictor.predict_examples(version_dir, examples, args.signature)
     _print(version_dir, {"version": int(os.path.basename(version_dir))}, rows, answers, args.json)
     return 0
+
+
+def _check_limit(limit: int | None) -> None:
+    from modules.serving.status import ServingUsageError
+
+    if limit is not None and limit < 1:
+        raise ServingUsageError(f"--limit {limit}: expected at least 1")
 
 
 def _version_dir(args: argparse.Namespace) -> str:
@@ -109,21 +119,26 @@ def _ask_server(args: argparse.Namespace) -> int:
             answers = client.predict_examples(examples, args.signature)
         else:
             rows = _rows(args)
-            answers = client.predict_rows(rows, args.signature, _local_kinds(args.base))
+            answers = client.predict_rows(rows, args.signature, _local_kinds(args, name))
     where = f"{args.server} {name}"
     _print(where, {"label": args.label} if args.label else {"version": args.version}, rows, answers, args.json)
     return 0
 
 
-def _local_kinds(base: str) -> dict[str, type]:
-    """The types of the model's features, where its folder is at hand; a server does not tell them."""
-    from modules.serving import example_rows, predictor
+def _local_kinds(args: argparse.Namespace, name: str) -> dict[str, type]:
+    """The types of this very model's features, where its folder is at hand; a server does not tell them."""
+    from modules.serving import example_rows
     from modules.serving.saved_model import LoadedModel
 
-    if not os.path.isdir(base):
+    if os.path.basename(os.path.normpath(args.base)) != name or not os.path.isdir(args.base):
         return {}
-    with LoadedModel(os.path.join(base, str(predictor.latest_version(base)))) as model:
-        return example_rows.parsed_features(model.meta_graph)
+    versions = [int(found) for found in os.listdir(args.base) if found.isdecimal()]
+    if not versions:
+        return {}
+    version = args.version if args.version in versions else max(versions)
+    with LoadedModel(os.path.join(args.base, str(version))) as model:
+        known = args.signature or "serving_default"
+        return example_rows.parsed_features(model.meta_graph, known) if known in model.meta_graph.signature_def else {}
 
 
 def _is_tfrecord(path: str) -> bool:
@@ -133,6 +148,7 @@ def _is_tfrecord(path: str) -> bool:
 def _read_tfrecord(path: str, limit: int | None) -> list[bytes]:
     import tensorflow as tf
 
+    from modules.serving.saved_model import cause
     from modules.serving.status import ServingUsageError
 
     compression = "GZIP" if path.endswith(".gz") else ""
@@ -140,7 +156,7 @@ def _read_tfrecord(path: str, limit: int | None) -> list[bytes]:
         records = tf.data.TFRecordDataset(path, compression_type=compression)
         examples = list((records if limit is None else records.take(limit)).as_numpy_iterator())
     except (tf.errors.OpError, OSError) as error:
-        raise ServingUsageError(f"cannot read {path} as a TFRecord file: {error}") from None
+        raise ServingUsageError(f"cannot read {path} as a TFRecord file: {cause(error)}") from None
     if not examples:
         raise ServingUsageError(f"{path} holds no records")
     return examples

@@ -13,7 +13,9 @@ _DEFAULT_BASE = str(pathlib.PurePath("build", "serving"))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `sluice push`."""
-    parser.add_argument("model", nargs="?", metavar="MODEL_DIR", help="a SavedModel folder, or a TFX Model artifact")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL_DIR", help="a SavedModel folder, a TFX Model artifact, or a registry entry"
+    )
     parser.add_argument("--to", metavar="BASE", help=f"serving folder of all models (without it {_DEFAULT_BASE})")
     parser.add_argument("--name", required=True, help="the model's name: its folder under BASE, and in the server")
     parser.add_argument(
@@ -45,18 +47,13 @@ def run(args: argparse.Namespace) -> int:
 
     if bool(args.model) == (args.rollback or args.promote or args.recover or args.history):
         raise PushConfigError("give either MODEL_DIR, or one of --rollback, --promote, --recover and --history")
-    deployer = make_deployer(_target(args), boundary=_progress)
+    target = _target(args)
+    if not args.model:
+        _check_known(target)
+    deployer = make_deployer(target, boundary=_progress)
     if args.history:
         return _print_history(deployer, args.json)
-    result: Any = None
-    if args.rollback:
-        result = deployer.rollback()
-    elif args.promote:
-        result = deployer.promote()
-    elif args.recover:
-        result = deployer.recover()
-    else:
-        result = deployer.push(_saved_model(pathlib.Path(args.model)))
+    result = _act(deployer, args)
     if args.json:
         print(json.dumps(result.to_dict() if result else {"outcome": "nothing to recover"}))
     else:
@@ -64,6 +61,37 @@ def run(args: argparse.Namespace) -> int:
     for warning in result.report.get("warnings", []) if result else ():
         print(f"warning: {warning}", file=sys.stderr)
     return 0
+
+
+def _act(deployer: Any, args: argparse.Namespace) -> Any:
+    """What was asked for, without the libraries' own logs unless --debug wants them."""
+    from pipeline.quiet import NativeLogs
+
+    native_logs = None if args.debug else NativeLogs()
+    try:
+        if args.rollback:
+            return deployer.rollback()
+        if args.promote:
+            return deployer.promote()
+        if args.recover:
+            return deployer.recover()
+        return deployer.push(_saved_model(pathlib.Path(args.model)))
+    finally:
+        if native_logs:
+            native_logs.restore()
+
+
+def _check_known(target: Any) -> None:
+    """Refuses a name under which nothing was ever pushed: going on would make folders for a slip of the pen."""
+    from components.pusher.errors import PushConfigError
+
+    base = pathlib.Path(target.base)
+    if (base / target.name).is_dir():
+        return
+    names = sorted(path.parent.name for path in base.glob("*/.sluice")) if base.is_dir() else []
+    raise PushConfigError(
+        f"{base / target.name}: nothing was pushed there; models in {base}: {', '.join(names) or 'none'}"
+    )
 
 
 def _progress(boundary: str) -> None:
@@ -84,7 +112,9 @@ def _target(args: argparse.Namespace) -> Any:
         try:
             settings = yaml.safe_load(pathlib.Path(args.target).read_text(encoding="utf-8")) or {}
         except (OSError, yaml.YAMLError) as error:
-            raise PushConfigError(f"{args.target}: cannot be read: {error}") from None
+            raise PushConfigError(f"{args.target}: cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(settings, dict):
+        raise PushConfigError(f"{args.target}: expected keys and values, such as `keep_versions: 3`")
     given = {
         "base": args.to or settings.get("base", _DEFAULT_BASE),
         "name": args.name,
@@ -100,7 +130,19 @@ def _target(args: argparse.Namespace) -> Any:
 
 
 def _saved_model(path: pathlib.Path) -> pathlib.Path:
-    """The SavedModel itself: a TFX Model artifact, and so a registry entry, keeps it in a folder below."""
+    """The SavedModel itself: a TFX Model artifact, and so a registry entry, keeps it in a folder below.
+
+    A registry entry knows its digest, so one that was damaged or edited since is refused.
+    """
+    from components.model_registry.registry import RegistryError, check_unchanged, entry_of
+    from components.pusher.errors import PushError
+
+    entry = entry_of(path)
+    if entry is not None:
+        try:
+            check_unchanged(path, entry)
+        except RegistryError as error:
+            raise PushError(str(error)) from None
     inner = path / "Format-Serving"
     return inner if inner.is_dir() and not (path / "saved_model.pb").exists() else path
 
@@ -112,6 +154,8 @@ def _sentence(result: Any) -> str:
         "rolled back": "serves again",
         "held as canary": "is the canary until --promote or --rollback",
     }
+    if result.outcome == "recovered: undone":
+        return f"version {result.version} is undone: what that push left is removed, what served before serves on"
     happened = verb.get(result.outcome, result.outcome)
     asked = "" if result.observed else " (published; no server was asked)"
     before = f"; before: version {result.previous_version}" if result.previous_version else ""

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     from modules.serving.server import BANNER, ModelServer
 
+    _check_numbers(args)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("tensorflow").setLevel(logging.INFO if args.debug else logging.WARNING)
     models, roots, discover = _models(args)
@@ -79,6 +80,27 @@ def _serve(args: argparse.Namespace) -> int:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 0
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    """Refuses numbers that mean nothing before any model is loaded: every request would fail, or the port not open."""
+    from modules.serving.status import ServingUsageError
+
+    for option in ("port", "grpc_port"):
+        if not 0 <= getattr(args, option) <= 65535:
+            raise ServingUsageError(f"{_flag(option)} {getattr(args, option)}: expected a port, 0 to 65535")
+    if args.port and args.port == args.grpc_port:
+        raise ServingUsageError(f"--port and --grpc-port are both {args.port}: REST and gRPC need a port each")
+    for option in ("max_request_mb", "request_seconds", "poll_seconds"):
+        if not getattr(args, option) > 0:
+            raise ServingUsageError(f"{_flag(option)} {getattr(args, option):g}: expected more than 0")
+    for option in ("drain_seconds", "load_retries", "load_retry_seconds", "session_threads"):
+        if not getattr(args, option) >= 0:
+            raise ServingUsageError(f"{_flag(option)} {getattr(args, option):g}: expected 0 or more")
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 def _models(args: argparse.Namespace) -> tuple[list[Any], list[str], Any]:

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,6 +111,34 @@ def test_fetch_is_a_tfx_model(root, model, tmp_path):
     assert (tmp_path / "fetched" / "Format-Serving" / "variables" / "variables.index").read_text() == "index of a"
     with pytest.raises(FileExistsError):
         registry.fetch("latest", tmp_path / "fetched")
+
+
+def test_a_model_that_was_damaged_in_the_registry_is_not_fetched(model, tmp_path):
+    registry = ModelRegistry(str(tmp_path / "registry"), "taxi")
+    entry = registry.register(model("a"))
+    (pathlib.Path(entry.uri) / "Format-Serving" / "variables" / "variables.index").write_text("index of b")
+    with pytest.raises(RegistryError, match="not the model that was registered as version 1"):
+        registry.fetch("latest", tmp_path / "fetched")
+    assert not (tmp_path / "fetched").exists()
+
+
+def test_an_alias_of_a_model_that_is_gone_is_no_first_run(model, tmp_path):
+    root = str(tmp_path / "registry")
+    registry = ModelRegistry(root, "taxi")
+    assert resolve(root, "taxi") is None
+    entry = registry.register(model("a"))
+    registry.promote(entry.version)
+    shutil.rmtree(pathlib.Path(entry.uri).parent)
+    with pytest.raises(RegistryError, match="no model 'stable'; aliases: stable=1; versions: none"):
+        resolve(root, "taxi")
+
+
+def test_rollback_to_a_previous_that_was_set_by_hand(root, model):
+    registry = ModelRegistry(root, "taxi")
+    registry.register(model("a"))
+    registry.promote(1, "previous")
+    assert registry.rollback().version == 1
+    assert registry.aliases() == {"stable": 1}
 
 
 def test_moved_registry_still_resolves(model, tmp_path):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from components.pusher.base_folder import BaseFolder
+from components.pusher.journal import State
 from pipeline import cli
 
 
@@ -83,6 +84,9 @@ def test_model_artifact_of_tfx_and_of_the_registry_is_taken_as_it_is(exported, t
     entry = ModelRegistry(str(tmp_path / "registry"), "line").register(exported["double"])
     code, output, _ = push(capsys, entry.uri, "--to", tmp_path / "serving", "--name", "line", "--json")
     assert (code, json.loads(output)["outcome"]) == (0, "pushed")
+    (pathlib.Path(entry.uri) / "Format-Serving" / "assets" / "vocabulary").write_text("edited since")
+    code, output, errors = push(capsys, entry.uri, "--to", tmp_path / "serving", "--name", "line")
+    assert (code, output, "not the model that was registered as version 1" in errors) == (5, "", True)
 
 
 @pytest.mark.parametrize(
@@ -91,22 +95,50 @@ def test_model_artifact_of_tfx_and_of_the_registry_is_taken_as_it_is(exported, t
         ((), 2, "give either MODEL_DIR, or one of"),
         (("model", "--rollback"), 2, "give either MODEL_DIR, or one of"),
         (("nowhere",), 5, "no such model folder"),
+        ((__file__,), 5, "is a file; give the folder of a SavedModel"),
+        (("{exported}",), 5, "give one of the folders in it: constant, double, triple"),
+        (("{exported}/double", "--server", "replica"), 2, "expected HOST:PORT (gRPC) or http://HOST:PORT (REST)"),
+        (("{exported}/double", "--server", "replica:https"), 2, "expected HOST:PORT"),
+        (("--history",), 2, "nothing was pushed there; models in"),
+        (("--rollback",), 2, "nothing was pushed there; models in"),
+        (("--promote",), 2, "nothing was pushed there; models in"),
+        (("--recover",), 2, "nothing was pushed there; models in"),
         (("nowhere", "--keep", "0"), 2, "keep_versions: must be at least 1"),
         (("nowhere", "--model-config", "models.config"), 2, "needs `servers` and `model_config_file`"),
         (("nowhere", "--target", "no-such-file.yaml"), 2, "cannot be read"),
     ],
 )
-def test_wrong_use(arguments, code, message, tmp_path, capsys):
+def test_wrong_use(arguments, code, message, exported, tmp_path, capsys):
+    arguments = [argument.format(exported=exported["double"].parent) for argument in arguments]
     found, output, errors = push(capsys, *arguments, "--to", tmp_path, "--name", "line")
     assert (found, output) == (code, "")
     assert message in errors
+    assert errors.count("\n") == 1, "one line"
+    if arguments[:1] and arguments[0].startswith("--"):
+        assert not (tmp_path / "line").exists(), "a slip of the pen makes no folders"
+
+
+def test_an_interrupted_push_is_not_said_to_be_published(exported, tmp_path, capsys):
+    where = ("--to", tmp_path, "--name", "line")
+    assert push(capsys, exported["double"], *where)[0] == 0
+    folder = BaseFolder(str(tmp_path), "line")
+    folder.journal.append(folder.next_version(0, 0), State.RESERVED)
+    code, output, _ = push(capsys, "--recover", *where)
+    assert (code, "is undone: what that push left" in output, "no server was asked" in output) == (0, True, False)
 
 
 def test_target_file_gives_what_options_do_not(tmp_path, capsys):
     target = tmp_path / "target.yaml"
     options = ("--history", "--to", tmp_path, "--name", "line", "--target", target)
+    (tmp_path / "line").mkdir()
     target.write_text("require_golden: true\nkeep_versions: 5\n")
     assert push(capsys, *options)[0] == 0
     target.write_text("keep: 5\n")
     code, _, errors = push(capsys, *options)
     assert (code, "unknown key 'keep'; allowed: available_timeout_s" in errors) == (2, True)
+    target.write_text("- keep_versions\n")
+    code, _, errors = push(capsys, *options)
+    assert (code, "expected keys and values" in errors) == (2, True)
+    target.write_text("servers: [1\n")
+    code, _, errors = push(capsys, *options)
+    assert (code, "cannot be read" in errors, errors.count("\n")) == (2, True, 1)

@@ -427,8 +427,11 @@ def test_addresses_resolve_to_every_server():
     assert resolve("127.0.0.1:8500") == ["127.0.0.1:8500"]
     assert resolve("http://127.0.0.1:8501/") == ["http://127.0.0.1:8501"]
     assert resolve("https://models.example:443") == ["https://models.example:443"]
-    with pytest.raises(PushError, match="expected host:port that resolves"):
-        resolve("no-port")
+    for address in ("no-port", "host:https", ":8500", "host:70000"):
+        with pytest.raises(PushConfigError, match="expected HOST:PORT"):
+            resolve(address)
+    with pytest.raises(PushError, match="its name does not resolve"):
+        resolve("no-such-host.invalid:8500")
 
 
 def test_model_config_needs_servers_and_file():

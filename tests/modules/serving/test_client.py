@@ -24,6 +24,30 @@ def test_plain_tensors(client):
     assert client.predict_rows([]) == []
 
 
+def test_plain_tensors_from_the_cells_of_a_csv_and_from_bytes(client):
+    rows = [{"a": "1", "b": b"\xff\x00", "label": "extra"}]
+    (answer,) = client.predict_rows(rows, "two")
+    assert (answer["a_plus"], answer["raw_bytes"]) == (3, {"b64": "/wA="})
+    with pytest.raises(BadRowError, match=r"row 2: input 'b' is missing; expected \['a', 'b'\]"):
+        client.predict_rows([*rows, {"a": 1}], "two")
+    with pytest.raises(BadRowError, match=r"row 1, input 'a': expected DT_INT64, got '1\.5'"):
+        client.predict_rows([{"a": "1.5", "b": ""}], "two")
+    with pytest.raises(BadRowError, match="row 1: expected an object"):
+        client.predict_rows([[1, 2]])
+
+
+def test_rows_that_name_the_one_string_input_are_not_made_examples(client):
+    example = tf.train.Example()
+    example.features.feature["x"].float_list.value.append(0.25)
+    rows = [{"examples": example.SerializeToString()}]
+    assert client.predict_rows(rows, "raw_examples") == [{"probabilities": 0.5}]
+
+
+def test_an_address_without_http(endpoint):
+    with PredictionClient(endpoint.rest.removeprefix("http://"), "small") as client:
+        assert client.predict_rows([{"x": [1, 2]}]) == [{"y": [2.0, 4.0]}]
+
+
 def test_rows_become_examples_where_the_signature_takes_them(client):
     assert client.predict_rows([{"x": 0.5}], "raw_examples") == [{"probabilities": 1.0}]
     assert client.predict_rows([{"x": "0.5"}], "raw_examples", {"x": float}) == [{"probabilities": 1.0}]
@@ -80,5 +104,9 @@ def test_the_command_asks_a_server(endpoint, model_folder, tmp_path, capsys):
     assert "probabilities  1" in capsys.readouterr().out
     assert cli.main([*arguments, "--input", str(rows), "--label", "old"]) == 0
     assert "probabilities  0.5" in capsys.readouterr().out
+    rows.write_text('{"x": 0.5}')
+    elsewhere = ["predict", "--server", endpoint.rest, "--base", str(tmp_path), "--name", "small"]
+    assert cli.main([*elsewhere, "--signature", "raw_examples", "--input", str(rows)]) == 0
+    assert "probabilities  1" in capsys.readouterr().out, "a folder of something else tells nothing"
     assert cli.main(arguments) == 2
     assert "--server needs --input" in capsys.readouterr().err

@@ -86,6 +86,11 @@ class TestServe:
             (["{base}", "--label", "stable"], "expected NAME=VERSION"),
             (["{base}", "--batching", "absent.config"], "absent.config"),
             (["{base}", "--model-config", "absent.config"], "absent.config"),
+            (["{base}", "--max-request-mb", "0"], "--max-request-mb 0: expected more than 0"),
+            (["{base}", "--request-seconds", "-1"], "--request-seconds -1: expected more than 0"),
+            (["{base}", "--poll-seconds", "0"], "--poll-seconds 0: expected more than 0"),
+            (["{base}", "--drain-seconds", "-1"], "--drain-seconds -1: expected 0 or more"),
+            (["{base}", "--load-retries", "-1"], "--load-retries -1: expected 0 or more"),
             (["{base}", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
             (["{base}", "--log-requests", "logs", "--log-share", "2"], "--log-share 2"),
             (["{base}", "--log-requests", "{base}/1/saved_model.pb"], "cannot log requests to"),
@@ -95,6 +100,18 @@ class TestServe:
         arguments = [argument.format(base=base) for argument in arguments]
         assert cli.main(["serve", *arguments, "--port", "0", "--grpc-port", "0"]) == 2
         assert reason in capsys.readouterr().err.splitlines()[-1]
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (["--port", "99999"], "--port 99999: expected a port, 0 to 65535"),
+            (["--grpc-port", "-1"], "--grpc-port -1: expected a port, 0 to 65535"),
+            (["--port", "8600", "--grpc-port", "8600"], "REST and gRPC need a port each"),
+        ],
+    )
+    def test_ports_that_cannot_be(self, base, capsys, arguments, reason):
+        assert cli.main(["serve", str(base), *arguments]) == 2
+        assert reason in capsys.readouterr().err
 
 
 def wait_until_refused(host, port):
@@ -174,6 +191,12 @@ class TestPredict:
         ("arguments", "code", "reason"),
         [
             (["--base", "absent"], 2, "no serving folder at absent"),
+            (["--base", "{base}/1"], 2, "holds no version, it is one: give the folder above"),
+            (["--base", "{base}/.."], 2, "but models: give one, --base"),
+            (["--base", "{base}", "--limit", "0"], 2, "--limit 0: expected at least 1"),
+            (["--base", "{base}", "--input", "{rows}", "--signature", "none"], 2, "not found in signature def"),
+            (["--base", "{base}", "--input", "{list}"], 3, "row 1: expected an object"),
+            (["--base", "{base}", "--input", "{noise}"], 2, "corrupted record at 0"),
             (["--base", "{base}", "--version", "9"], 2, "holds no version 9"),
             (["--base", "{base}", "--input", "absent.csv"], 2, "cannot read absent.csv"),
             (["--base", "{base}", "--input", "absent.tfrecord"], 2, "cannot read absent.tfrecord"),
@@ -184,5 +207,12 @@ class TestPredict:
     def test_what_is_refused(self, base, tmp_path, capsys, arguments, code, reason):
         bad = tmp_path / "bad.csv"
         bad.write_text("x\nmany\n")
-        found, _, err = self.run(capsys, *(argument.format(base=base, bad=bad) for argument in arguments))
-        assert (found, reason in err) == (code, True), err
+        rows = tmp_path / "rows.json"
+        rows.write_text('{"x": [1, 2]}')
+        array = tmp_path / "list.json"
+        array.write_text("[1, 2]")
+        noise = tmp_path / "noise.tfrecord"
+        noise.write_bytes(b"noise" * 10)
+        places = {"base": base, "bad": bad, "rows": rows, "list": array, "noise": noise}
+        found, _, err = self.run(capsys, *(argument.format(**places) for argument in arguments))
+        assert (found, reason in err, "{{" in err, "[Op:" in err) == (code, True, False, False), err

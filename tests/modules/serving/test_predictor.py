@@ -58,6 +58,40 @@ def test_the_features_are_found_in_the_graph(parser):
     assert kinds == {"number": float, "pair": float, "count": int, "words": bytes, "ids": int}
 
 
+class TwoParsers(Parser):
+    """As after Transform: one signature reads raw features, the other what was made of them, by the same names."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def transformed(self, examples):
+        read = {"number": tf.io.FixedLenFeature([], tf.int64), "other": tf.io.FixedLenFeature([], tf.float32)}
+        return {"other": tf.io.parse_example(examples, read)["other"]}
+
+
+def test_a_feature_has_the_type_that_the_asked_signature_reads(tmp_path):
+    module = TwoParsers()
+    signatures = {"serving_default": module.serve, "predict_transformed": module.transformed}
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=signatures)
+    with LoadedModel(str(tmp_path / "1")) as model:
+        raw = example_rows.parsed_features(model.meta_graph)
+        transformed = example_rows.parsed_features(model.meta_graph, "predict_transformed")
+    assert raw == {"number": float, "pair": float, "count": int, "words": bytes, "ids": int}
+    assert transformed == {"number": int, "other": float}
+    with pytest.raises(BadRowError, match=r"reads \(count, ids, number, pair, words\)"):
+        predictor.predict_rows(str(tmp_path / "1"), [{"other": 1.0}])
+
+
+@pytest.mark.parametrize("row", [1, "text", [1, 2], None])
+def test_a_row_that_is_no_object(parser, row):
+    with pytest.raises(BadRowError, match="row 2: expected an object of feature names and values"):
+        predictor.predict_rows(parser, [{"number": 1}, row])
+
+
+def test_the_cause_comes_without_the_names_of_nodes(parser):
+    with pytest.raises(BadRowError, match="Key: number") as raised:
+        predictor.predict_rows(parser, [{"number": [1.0, 2.0]}])
+    assert "{{" not in str(raised.value)
+
+
 def test_values_take_the_type_that_the_model_reads(parser):
     rows = [
         {"number": 3, "count": 2.0, "pair": [1, 2], "words": ["a", "b"], "ids": [1, 2, 3], "label": "ignored"},
@@ -101,7 +135,7 @@ def test_a_signature_of_plain_tensors(exported):
         predictor.predict_rows(path, [{"z": [1, 2]}])
     with pytest.raises(ServingUsageError, match="row by row"):
         predictor.predict_rows(path, [{"x": 1.0}], "total")
-    with pytest.raises(ServingError, match="not found in signature def"):
+    with pytest.raises(ServingUsageError, match="not found in signature def"):
         predictor.predict_rows(path, [{"x": 1.0}], "absent")
 
 
