@@ -76,16 +76,17 @@ def pages(section: str) -> list[str]:
 
 
 def from_files(folder: pathlib.Path, output: pathlib.Path, suffixes: tuple[str, ...] = (".txt", ".md", ".rst")) -> int:
-    """Writes OUTPUT/documents.jsonl, one line for each text file below `folder`; returns how many.
+    """Writes OUTPUT/documents.jsonl, one line for each text file below `folder` that has any text; returns how many.
 
     A document's source is the first folder on the way to it, or `.` for files that lie in `folder` itself.
 
     Raises:
-      TextDataError: there is no such file, or one is not UTF-8.
+      TextDataError: there is no such file, or one is not UTF-8, or all are empty.
     """
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
     if not paths:
         raise TextDataError(f"no file below {folder} ends in {', '.join(suffixes)}")
+    count = 0
     output.mkdir(parents=True, exist_ok=True)
     with (output / "documents.jsonl").open("w", encoding="utf-8") as file:
         for path in paths:
@@ -97,8 +98,12 @@ def from_files(folder: pathlib.Path, output: pathlib.Path, suffixes: tuple[str, 
                     f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
                 ) from None
             source = inside[0] if len(inside) > 1 else "."
-            file.write(json.dumps({"source": source, "text": text}) + "\n")
-    return len(paths)
+            if text.strip():
+                file.write(json.dumps({"source": source, "text": text}) + "\n")
+                count += 1
+    if not count:
+        raise TextDataError(f"no text: all {len(paths)} files below {folder} are empty")
+    return count
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -109,6 +114,9 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         count = from_files(args.folder, args.output)
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     except TextDataError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -66,7 +66,7 @@ def prepare_fn(args: Any) -> None:
       TextSettingsError: a setting is wrong.
     """
     settings = PrepareSettings.from_dict(args.settings)
-    documents = {split: _documents(files) for split, files in args.examples.items()}
+    documents = {split: _documents(split, files) for split, files in args.examples.items()}
     known = {split: _known(split, documents, settings) for split in documents if split != TRAIN}
     tokenizer = train_tokenizer(documents[TRAIN], settings.vocab_size)
     _write_text(f"{args.assets_dir}/{TOKENIZER_FILE}", tokenizer.to_json())
@@ -115,14 +115,17 @@ def read_ngrams(path: str) -> ngram.NGrams:
         )
 
 
-def _documents(files: Sequence[str]) -> list[bytes]:
+def _documents(split: str, files: Sequence[str]) -> list[bytes]:
     spec = {TEXT: tf.io.FixedLenFeature([], tf.string, "")}
     texts: list[bytes] = []
     for records in tf.data.TFRecordDataset(list(files), "GZIP").batch(1024):
         texts += tf.io.parse_example(records, spec)[TEXT].numpy().tolist()
     texts = [text for text in texts if text]
     if not texts:
-        raise TextDataError(f"no document has any text: expected a column `{TEXT}` in the ingested rows")
+        raise TextDataError(
+            f"no document of the split {split!r} has any text: expected a column `{TEXT}` in the ingested rows, and "
+            "more documents where there are few"
+        )
     return texts
 
 

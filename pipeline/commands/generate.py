@@ -4,6 +4,7 @@ import argparse
 import base64
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -61,10 +62,7 @@ def _generate(args: argparse.Namespace) -> int:
     prompts = [_stdin() if prompt == "-" else os.fsencode(prompt) for prompt in args.prompt]
     if not prompts:
         raise ServingUsageError("say what to continue: --prompt TEXT")
-    if args.max_new < 0 or args.temperature < 0 or args.top_k < 0 or not 0 < args.top_p <= 1:
-        raise ServingUsageError(
-            "expected --max-new, --temperature and --top-k of 0 or more, and --top-p above 0 and at most 1"
-        )
+    _check(args)
     rows = [_row(prompt, args) for prompt in prompts]
     answers = _ask_server(args, rows) if args.server else _ask_folder(args, rows)
     if args.json:
@@ -76,6 +74,22 @@ def _generate(args: argparse.Namespace) -> int:
         why = "the document ends here" if answer["finished"] else "as many as were asked for"
         print(f"[{answer['num_tokens']} tokens: {why}]", file=sys.stderr)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises for a number that means nothing, with the option's name."""
+    from modules.serving.status import ServingUsageError
+
+    wanted = {
+        "--max-new": (args.max_new, 0 <= args.max_new < 2**31, "0 to 2,147,483,647 tokens"),
+        "--temperature": (args.temperature, 0 <= args.temperature < math.inf, "0 or more"),
+        "--top-k": (args.top_k, 0 <= args.top_k < 2**31, "0, for all tokens, to 2,147,483,647"),
+        "--top-p": (args.top_p, 0 < args.top_p <= 1, "more than 0 and at most 1"),
+        "--seed": (args.seed, -(2**63) <= args.seed < 2**63, "a whole number of 64 bits"),
+    }
+    for option, (value, is_right, expected) in wanted.items():
+        if not is_right:
+            raise ServingUsageError(f"{option} is {value}; expected {expected}")
 
 
 def _row(prompt: bytes, args: argparse.Namespace) -> dict[str, Any]:

@@ -111,6 +111,7 @@ def test_text_files_become_documents(tmp_path, capsys):
     (tmp_path / "in" / "letters" / "one.txt").write_text("Dear \u00c5se,\nall is well.")
     (tmp_path / "in" / "note.md").write_text("# A note")
     (tmp_path / "in" / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / "in" / "nothing.txt").write_text("\n")
     assert documents.main([str(tmp_path / "in"), str(tmp_path / "out")]) == 0
     lines = (tmp_path / "out" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == [
@@ -121,6 +122,14 @@ def test_text_files_become_documents(tmp_path, capsys):
     assert documents.main([str(tmp_path / "in"), str(tmp_path / "out")]) == 3
     assert "bad.txt is not UTF-8: byte 3 is 0xe9" in capsys.readouterr().err
     assert documents.main([str(tmp_path / "out"), str(tmp_path / "out")]) == 3
+    (tmp_path / "taken").touch()
+    (tmp_path / "in" / "bad.txt").unlink()
+    assert documents.main([str(tmp_path / "in"), str(tmp_path / "taken")]) == 2
+    assert "taken: File exists" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "a.txt").touch()
+    assert documents.main([str(tmp_path / "empty"), str(tmp_path / "out")]) == 3
+    assert "no text: all 1 files below" in capsys.readouterr().err
 
 
 def test_settings_that_cannot_be_are_named(tmp_path, texts):
@@ -135,7 +144,7 @@ def test_values_that_cannot_be_are_named(tmp_path, texts, key, value):
 
 
 def test_no_text_at_all(tmp_path):
-    with pytest.raises(TextDataError, match="no document has any text: expected a column `text`"):
+    with pytest.raises(TextDataError, match="no document of the split 'train' has any text: expected a column `text`"):
         prepare_fn(prepare_args(tmp_path, [b""], [b"text"]))
 
 
