@@ -55,7 +55,7 @@ def judge(
     findings = merged(sorted(findings, key=lambda finding: finding.split != "train"), policy.max_samples)
     order = {catalog.BLOCK: 0, catalog.WARN: 1, ALLOWED: 2}
     findings.sort(key=lambda finding: (order[finding.severity], finding.feature, finding.rule, finding.split))
-    findings = [how_to_accept(finding, policy, inputs) for finding in findings]
+    findings = [how_to_accept(finding, context) for finding in findings]
     return Verdict(
         mode=policy.mode,
         findings=tuple(findings),

@@ -64,7 +64,11 @@ def widen(
             continue
         if finding.rule == "type-changed" and finding.feature in leave:
             continue
-        columns = [data.columns[finding.feature] for data in context.splits.values() if finding.feature in data.columns]
+        columns = [
+            data.columns.get(finding.feature, ColumnSummary(finding.feature, "BYTES", 0.0, data.num_rows))
+            for data in context.splits.values()
+            if data.num_rows
+        ]
         changes += _apply(schema, finding, columns, inferred)
     return schema, changes
 
@@ -75,6 +79,8 @@ def _apply(
     if finding.rule == "new-column":
         new = _feature(inferred, finding.feature)
         if new is not None:
+            least = min((column.present_share for column in columns), default=0.0)
+            new.presence.min_fraction = min(new.presence.min_fraction, math.floor(least * 100) / 100)
             _add(schema, new, inferred)
             what = f"{schema_pb2.FeatureType.Name(new.type)}, present in {new.presence.min_fraction:.0%} of the rows"
             yield SchemaChange(finding.feature, "column", "not in the schema", what, finding.rule)
@@ -160,7 +166,7 @@ def _type(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: sch
     before = schema_pb2.FeatureType.Name(feature.type)
     kinds = {column.type for column in columns if column.num_present}
     # Whole numbers in one split and fractions in another are FLOAT; text in any of them makes all of it text.
-    kind = next((name for name in ("BYTES", "FLOAT", "INT") if name in kinds), columns[0].type)
+    kind = next((name for name in ("BYTES", "FLOAT", "INT") if name in kinds), before)
     kept = _numeric_range(feature, columns) if before in _NUMBERS and kind in _NUMBERS else None
     categories = feature.int_domain.is_categorical or feature.HasField("bool_domain")
     feature.type = _TYPES[kind]
@@ -178,7 +184,8 @@ def _type(feature: schema_pb2.Feature, columns: list[ColumnSummary], schema: sch
         lost += [name for name in ("drift_comparator", "skew_comparator") if feature.HasField(name)]
         feature.ClearField("drift_comparator")
         feature.ClearField("skew_comparator")
-    return "type", before, kind + (f", and loses its {', '.join(lost)}" if lost else "")
+    mixed = f"; but splits differ ({', '.join(sorted(kinds))}), and no type fits all of them" if len(kinds) > 1 else ""
+    return "type", before, kind + (f", and loses its {', '.join(lost)}" if lost else "") + mixed
 
 
 def _numeric_range(feature: schema_pb2.Feature, columns: list[ColumnSummary]) -> tuple[float, float]:

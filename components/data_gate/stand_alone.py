@@ -169,7 +169,8 @@ def change_schema(
     for name in only:
         if name not in known:
             raise GateConfigError(f"--feature {name}: no such column; {close_to(name, known)}")
-    inferred = _infer(folder, ()) if folder.examples else schema_pb2.Schema()
+    # Only a new column needs a look at the rows as long as that.
+    inferred = _infer(folder, ()) if folder.examples and known - set(context.features) else schema_pb2.Schema()
     changed, changes = widen(context, inferred, only)
     warnings = type_warnings(context, changes, folder, scratch)
     held_back = set(warnings) - set(only)

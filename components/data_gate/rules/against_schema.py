@@ -110,7 +110,7 @@ def _findings(context: Context, name: str, feature: str, info: anomalies_pb2.Ano
     feature = ".".join(info.path.step) or feature
     column = context.data_sets[name].columns.get(feature)
     proto = context.features.get(feature)
-    rules = {RULE_OF_TYPE.get(reason.type, "anomaly"): reason.description for reason in info.reason}
+    rules = {RULE_OF_TYPE.get(reason.type, "anomaly"): _in_words(reason) for reason in info.reason}
     if _other_type(column, proto):
         rules.setdefault("type-changed", "")
     if "type-changed" in rules:
@@ -142,6 +142,10 @@ def _findings(context: Context, name: str, feature: str, info: anomalies_pb2.Ano
             why=why,
         )
         ask_for_rows(context, name, feature, rule)
+
+
+def _in_words(reason: anomalies_pb2.AnomalyInfo.Reason) -> str:
+    return reason.description or reason.short_description or _Type.Name(reason.type).replace("_", " ").lower()
 
 
 def _other_type(column: ColumnSummary | None, proto: schema_pb2.Feature | None) -> bool:

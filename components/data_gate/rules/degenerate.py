@@ -54,11 +54,11 @@ def _check(context: Context, split: str, column: ColumnSummary, before: ColumnSu
                 allowed=f"{before.present_share:.1%} of the rows of the baseline have one",
             )
         return
-    value = _only_value(column)
+    value = only_value(column)
     normal = column.name in context.policy.may_be_constant or _single_valued(proto, context)
     if value is None or normal or column.num_present < _FEWEST_ROWS:
         return
-    if before is not None and _only_value(before) == value:
+    if before is not None and only_value(before) == value:
         return  # it was so before, and that data was accepted
     yield Finding(
         feature=column.name,
@@ -93,7 +93,8 @@ def _empty_here_alone(context: Context, split: str, feature: str) -> Iterator[Fi
             return
 
 
-def _only_value(column: ColumnSummary) -> str | None:
+def only_value(column: ColumnSummary) -> str | None:
+    """The value that every row has, for a sentence; None where they differ or cannot be told apart."""
     if column.number is not None:
         low, high = column.number.low, column.number.high
         return f"{low:.15g}" if low == high and not math.isnan(low) and abs(low) < _EXACT else None

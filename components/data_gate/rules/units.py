@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from components.data_gate import divergence
 from components.data_gate.summary import ColumnSummary
@@ -26,6 +26,7 @@ _TIMES = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "
 # Of the distance before: what is left when the guess is right.
 _LEFT = 1 / 3
 _SAME_FACTOR = 0.03
+_NEAR_FACTOR = 0.15
 
 
 def hint(after: ColumnSummary, before: ColumnSummary) -> str:
@@ -38,13 +39,15 @@ def hint(after: ColumnSummary, before: ColumnSummary) -> str:
     apart = divergence.jensen_shannon(after, before)
     if apart is None or apart.value <= apart.noise:
         return ""
-    tried = [
-        (distance.value, factor) for factor in _factors(after, before) if (distance := _with(factor, after, before))
-    ]
-    left, factor = min(tried, default=(math.inf, 1.0))
+    left, factor = _best(_between(after, before), after, before)
     if left > apart.noise + _LEFT * (apart.value - apart.noise):
         return ""
-    return f"It looks as if every value were multiplied by {factor:.4g}{_unit(factor)}."
+    # Deciles are found a little off: a known factor beside the best one explains it, if chance could be the rest.
+    known_left, known = _best(_known(), after, before)
+    if known_left <= max(apart.noise, left) and abs(known / factor - 1) < _NEAR_FACTOR:
+        factor = known
+    unit = _unit(factor)
+    return f"It looks as if every value were multiplied by {unit or f'about {factor:.2g}.'}"
 
 
 def time_hint(after: ColumnSummary, high: float) -> str:
@@ -52,19 +55,27 @@ def time_hint(after: ColumnSummary, high: float) -> str:
     return _times(after.number.low, after.number.high, high) if after.number else ""
 
 
-def _factors(after: ColumnSummary, before: ColumnSummary) -> Iterator[float]:
+def _best(factors: Iterable[float], after: ColumnSummary, before: ColumnSummary) -> tuple[float, float]:
+    """(the distance that is left, the factor that leaves least)."""
+    tried = [(distance.value, factor) for factor in factors if (distance := _with(factor, after, before))]
+    return min(tried, default=(math.inf, 1.0))
+
+
+def _known() -> Iterator[float]:
     for factor, _, _ in _UNITS:
         yield factor
         yield 1 / factor
+
+
+def _between(after: ColumnSummary, before: ColumnSummary) -> Iterator[float]:
+    """The known factors, and those between the means and between deciles."""
+    yield from _known()
     assert after.number is not None
     assert before.number is not None
-    middles = [_middle(after.number.distribution.inner_edges()), _middle(before.number.distribution.inner_edges())]
-    if middles[0] and middles[1] and middles[0] / middles[1] > 0:
-        yield middles[0] / middles[1]
-
-
-def _middle(edges: list[float]) -> float:
-    return edges[len(edges) // 2] if edges else 0.0
+    edges = zip(after.number.distribution.inner_edges(), before.number.distribution.inner_edges(), strict=False)
+    for new, old in [(after.number.mean, before.number.mean), *edges]:
+        if old and math.isfinite(new) and math.isfinite(old) and new / old > 0:
+            yield new / old
 
 
 def _with(factor: float, after: ColumnSummary, before: ColumnSummary) -> divergence.Distance | None:
@@ -75,11 +86,12 @@ def _with(factor: float, after: ColumnSummary, before: ColumnSummary) -> diverge
 
 
 def _unit(factor: float) -> str:
+    """The exact factor between two units that is nearly `factor`, and the units."""
     for known, large, small in _UNITS:
         if abs(factor / known - 1) < _SAME_FACTOR:
-            return f": {large} for {small}?"
+            return f"{known:.4g}: {large} for {small}?"
         if abs(factor * known - 1) < _SAME_FACTOR:
-            return f", a {known:.4g}th: {small} for {large}?"
+            return f"{1 / known:.4g}, a {known:.4g}th: {small} for {large}?"
     return ""
 
 

@@ -118,3 +118,78 @@ def test_a_renamed_column_is_recognised_by_its_values(taxi, tmp_path):
     verdict = taxi.change("train", trip_miles=None, distance=miles).judge(tmp_path)
     gone = next(finding for finding in verdict.blocking if finding.rule == "missing-column")
     assert "renamed to distance" in gone.why
+    new = next(finding for finding in verdict.blocking if finding.rule == "new-column")
+    assert "trip_miles, which is gone, was renamed to this" in new.why
+
+
+def test_a_renamed_column_is_recognised_by_its_name_where_there_is_no_baseline(taxi, tmp_path):
+    train = taxi.splits["train"]
+    case = taxi.change("train", trip_miles=None, fare=None, miles_of_trip=train["trip_miles"], Fare=train["fare"])
+    verdict = dataclasses.replace(case, baseline=None).judge(tmp_path)
+    why = {finding.feature: finding.why for finding in verdict.blocking if finding.rule == "missing-column"}
+    assert "renamed to Fare" in why["fare"]
+    assert "renamed" not in why["trip_miles"]
+
+
+@pytest.mark.parametrize(
+    ("column", "factor", "words"),
+    [
+        ("trip_miles", 1.609344, "multiplied by 1.609: kilometres for miles?"),
+        ("trip_miles", 1 / 1.609344, "multiplied by 0.6214, a 1.609th: miles for kilometres?"),
+        ("fare", 2.2046226, "multiplied by 2.205: pounds for kilograms?"),
+        ("fare", 100, "multiplied by 100: cents for dollars (or percent for shares)?"),
+        ("fare", 1.2, "multiplied by about 1.2."),
+        ("trip_start_timestamp", 1000, "look like milliseconds since 1970, those before like seconds: 1000 times"),
+    ],
+)
+def test_another_unit_is_guessed_with_its_factor(taxi, tmp_path, column, factor, words):
+    values = [value * factor for value in taxi.splits["train"][column]]
+    changed = taxi.change("train", **{column: [int(v) for v in values] if factor == 1000 else values})
+    found = [finding for finding in changed.judge(tmp_path).blocking if finding.feature == column]
+    assert found
+    assert all(words in finding.why for finding in found if finding.rule in ("drift", "out-of-range")), found
+
+
+def test_no_unit_is_guessed_for_any_other_change(taxi, tmp_path):
+    fares = [min(fare, 6.0) for fare in taxi.splits["train"]["fare"]]
+    (finding,) = taxi.change("train", fare=fares).judge(tmp_path).blocking
+    assert finding.rule == "drift"
+    assert "multiplied" not in finding.why
+
+
+def test_drift_in_both_splits_is_one_finding(taxi, tmp_path):
+    case = kilometres(taxi)
+    case = case.change("eval", trip_miles=[miles * 1.609344 for miles in case.splits["eval"]["trip_miles"]])
+    (finding,) = case.judge(tmp_path).findings
+    assert finding.split == "train and eval"
+    assert "train: Jensen-Shannon divergence" in finding.observed
+    assert "eval: Jensen-Shannon divergence" in finding.observed
+    assert "drift in train and eval" in finding.sentence()
+
+
+def test_names_in_the_policy_that_nothing_has_are_notes(taxi, tmp_path):
+    case = taxi.with_policy(
+        allow=[{"feature": "trip_mils", "rule": "drift", "until": "2030-01-01"}], key=["nr"], may_be_constant=["yaer"]
+    )
+    verdict = case.judge(tmp_path)
+    assert verdict.word == "accepted"
+    assert [note.partition(";")[0] for note in verdict.notes] == [
+        "gate.allow[0]: neither the schema nor the data has a column 'trip_mils', so it lets no drift through",
+        "gate.may_be_constant: neither the schema nor the data has a column 'yaer', so it changes nothing",
+        "gate.key: neither the schema nor the data has a column 'nr', so sample rows do not begin with it",
+    ]
+    assert "did you mean 'trip_miles'?" in verdict.notes[0]
+    assert json.loads(verdict.to_json())["notes"] == list(verdict.notes)
+
+
+def test_environments_that_the_schema_does_not_have_are_said(taxi, tmp_path):
+    with pytest.raises(GateConfigError, match=r"gate.serving_environment: .* 'SERVIN'; did you mean 'SERVING'\?"):
+        taxi.with_policy(serving_environment="SERVIN").judge(tmp_path)
+    schema = type(taxi.schema)()
+    schema.CopyFrom(taxi.schema)
+    del schema.default_environment[:]
+    schema.default_environment.extend(["LEARNING", "SERVING"])
+    schema.feature[0].not_in_environment.append("SERVED")
+    notes = dataclasses.replace(taxi, schema=schema).judge(tmp_path).notes
+    assert any("the policy's training_environment is TRAINING" in note for note in notes)
+    assert any("'SERVED' is not a default_environment of the schema; did you mean 'SERVING'?" in note for note in notes)

@@ -64,6 +64,27 @@ FOUND = {
         {"enums": {"x": [1, 2, 3]}},
         ("unexpected-value", "train", 1),
     ),
+    "an infinity beside a range": (
+        feature("x", "FLOAT", "float_domain { min: 0 max: 9 }"),
+        [1.0, 2.0, math.inf],
+        [1.0, 2.0],
+        {},
+        ("infinite", "train", 1),
+    ),
+    "a finite value out of range among permitted infinities": (
+        feature("x", "FLOAT", "float_domain { min: 0 max: 9 disallow_inf: false }"),
+        [1.0, 2.0, 12.0, math.inf],
+        [1.0, 2.0],
+        {},
+        ("out-of-range", "train", 1),
+    ),
+    "a fraction among whole numbers": (
+        feature("x", "INT", "int_domain { min: 0 max: 9 }"),
+        [1.0, 2.5, 3.0],
+        [1, 2],
+        {},
+        ("type-changed", "train", 1),
+    ),
     "too many values": (
         feature("x", "INT", "value_count { min: 1 max: 2 }"),
         [[1, 2], [3], [2, 9, 1]],
@@ -152,6 +173,12 @@ FOUND = {
 }
 
 HARMLESS = {
+    "an infinity that the schema permits": (
+        feature("x", "FLOAT", "float_domain { min: 0 max: 9 disallow_inf: false }"),
+        [1.0, 2.0, math.inf],
+        [1.0, 2.0],
+        {},
+    ),
     "minus zero": (feature("x", "FLOAT", "float_domain { min: 0 max: 9 }"), [-0.0, 0.2, 0.3], [0.1, 0.2], {}),
     "values at bounds that float32 does not hold": (
         feature("x", "FLOAT", "float_domain { min: 0.1 max: 0.3 }"),
@@ -237,6 +264,41 @@ def test_a_schema_is_widened_to_any_integer(data, domain, values, low, high):
     found = changed.feature[0].int_domain
     assert [found.min if found.HasField("min") else None, found.max if found.HasField("max") else None] == [low, high]
     assert [change.what for change in changes] == ["range"]
+
+
+def widened(data, text, values):
+    schema = text_format.Parse(text, schema_pb2.Schema())
+    statistics = {"train": statistics_of([data.to_batch({"x": values}, {})])}
+    return schema_change.widen(
+        Context(GateInputs(schema=schema, statistics=statistics), GatePolicy()), schema_pb2.Schema()
+    )
+
+
+def test_permitting_an_infinity_keeps_the_range_for_finite_values(data):
+    text = feature("x", "FLOAT", "float_domain { min: 0 max: 9 disallow_inf: true }")
+    changed, (change,) = widened(data, text, [1.0, 2.0, math.inf])
+    domain = changed.feature[0].float_domain
+    assert (domain.min, domain.max, domain.HasField("disallow_inf"), domain.disallow_inf) == (0, 9, True, False)
+    assert change.after == "allowed; finite values stay within 0 to 9"
+
+
+def test_a_wider_number_type_keeps_range_and_comparator(data):
+    text = feature(
+        "x", "INT", "int_domain { min: 0 max: 9 } drift_comparator { jensen_shannon_divergence { threshold: 1 } }"
+    )
+    changed, (change,) = widened(data, text, [1.5, 2.0, 12.0])
+    (made,) = changed.feature
+    assert (made.float_domain.min, made.float_domain.max) == (0, 12)
+    assert made.HasField("drift_comparator")
+    assert (change.before, change.after) == ("INT", "FLOAT")
+
+
+def test_what_another_type_loses_is_said(data):
+    text = feature(
+        "x", "FLOAT", "float_domain { max: 9 } skew_comparator { jensen_shannon_divergence { threshold: 1 } }"
+    )
+    _, (change,) = widened(data, text, ["a", "b"])
+    assert change.after == "BYTES, and loses its range, skew_comparator"
 
 
 def test_what_one_cannot_see_is_shown_in_quotes(judge):
