@@ -278,8 +278,19 @@ class Deployer:
         """The live version, or else the canary held, where it holds exactly this content and is whole on disk."""
         for version in (self.rollout.live_version(), self.folder.journal.held_canary()):
             if version is not None and self._holds(version, source):
+                self._confirm(version)
                 return self._result(version, "unchanged")
         return None
+
+    def _confirm(self, version: int) -> None:
+        """Asks the servers for a version that is not pushed again: one that lies on disk need not serve."""
+        if not self.target.servers:
+            return
+        self.rollout.highest_version()  # raises at once where a server does not answer
+        steps = self.rollout.steps()
+        if self.target.kind == "folder":
+            steps[State.AVAILABLE](version)  # waits only: the server may have been started just now
+        steps[State.PROBED](version)
 
     def _holds(self, version: int, source: pathlib.Path) -> bool:
         manifest = self.folder.manifest(version)

@@ -203,6 +203,10 @@ def test_server_that_is_not_there_stops_the_push_before_it_begins(polled, export
     with pytest.raises(PushError, match="nothing was pushed, because a model server does not answer"):
         deployer(target).push(exported["triple"])
     assert answers(polled) == [DOUBLE, DOUBLE]
+    with pytest.raises(PushError, match="nothing was pushed, because a model server does not answer"):
+        deployer(target).push(exported["double"])  # on disk already, but that server does not have it
+    again = deployer(polled).push(exported["double"])
+    assert (again.outcome, again.observed) == ("unchanged", True)
 
 
 def test_deadline_names_the_replica(polled, exported, tmp_path):
