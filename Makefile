@@ -72,7 +72,7 @@ bench-train: setup ## the training engine beside bare loops and tf_keras fit, co
 	$(BIN)/python benchmarks/train.py $(ARGS)
 
 .PHONY: bench-images
-bench-images: setup ## ResNet-50 on 224 x 224 pictures, two workers and one: examples/s; about ten minutes
+bench-images: setup ## ResNet-50 on 224 x 224 pictures, two workers and one: examples/s; two minutes
 	$(BIN)/python benchmarks/images.py $(ARGS)
 
 .PHONY: bench-generate

@@ -56,7 +56,7 @@ def for_training(encoded: tf.Tensor, seed: tf.Tensor, config: ImageModelConfig) 
     if config.crop == "area":
         image = _resize(_random_area(encoded, seeds[0], config.channels), size)
     else:
-        image = _resize(decode(encoded, config.channels), size)
+        image = _resize(decode_stored(encoded, config.channels), size)
     if config.crop == "shift" and config.shift:
         padded = tf.pad(image, [[config.shift] * 2, [config.shift] * 2, [0, 0]])
         image = tf.image.stateless_random_crop(padded, [size, size, config.channels], seeds[0])
@@ -71,26 +71,47 @@ def for_training(encoded: tf.Tensor, seed: tf.Tensor, config: ImageModelConfig) 
 def decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
     """uint8 [height, width, channels] of a JPEG or PNG file as people see it: upright, and on white where it is clear.
 
-    Ingestion has made both so already; clients need not have.
+    Clients send pictures as they are, and ingestion stores them so: then this is `decode_stored`, only slower.
     """
-    is_png = tf.strings.substr(encoded, 0, 4) == b"\x89PNG"
-    image = tf.cond(is_png, lambda: _decode_png(encoded, channels), lambda: _decode_other(encoded, channels))
+    is_clear = tf.cond(_is_png(encoded), lambda: _may_be_clear(encoded), lambda: False)
+    image = tf.cond(
+        is_clear,
+        lambda: _in_channels(_on_white(tf.io.decode_png(encoded, channels=4)), channels),
+        lambda: decode_stored(encoded, channels),
+    )
     return upright(image, orientation(encoded))
 
 
-def _decode_png(encoded: tf.Tensor, channels: int) -> tf.Tensor:
-    data = tf.io.decode_raw(encoded, tf.uint8)
-    begin, end = block_of_png(data, b"tRNS")  # a colour, or colours of the palette, that are clear
-    has_alpha = (number(data, tf.constant(_PNG_COLOURS, tf.int64), 1) & _PNG_ALPHA) != 0
-    colours = tf.cond(
-        has_alpha | (end > begin),
-        lambda: _on_white(tf.io.decode_png(encoded, channels=4)),
-        lambda: tf.io.decode_png(encoded, channels=3),
-    )
-    # decode_png(channels=1) has weights of its own; these are those of JPEG, so that the format makes no difference.
-    image = _bytes(tf.image.rgb_to_grayscale(tf.cast(colours, tf.float32))) if channels == 1 else colours
+def decode_stored(encoded: tf.Tensor, channels: int) -> tf.Tensor:
+    """The same of a file that ingestion has stored. To look for EXIF takes milliseconds, which training has not."""
+
+    def as_it_is() -> tf.Tensor:
+        return tf.io.decode_image(encoded, channels=channels, expand_animations=False)
+
+    def in_grey() -> tf.Tensor:
+        # decode_png(channels=1) has weights of its own; these are JPEG's, so that the format makes no difference.
+        return _in_channels(tf.io.decode_png(encoded, channels=3), channels)
+
+    image = tf.cond(_is_png(encoded), in_grey, as_it_is) if channels == 1 else as_it_is()
     image.set_shape([None, None, channels])
     return image
+
+
+def _is_png(encoded: tf.Tensor) -> tf.Tensor:
+    return tf.strings.substr(encoded, 0, 4) == b"\x89PNG"
+
+
+def _may_be_clear(encoded: tf.Tensor) -> tf.Tensor:
+    """Whether a PNG has transparency."""
+    data = tf.io.decode_raw(encoded, tf.uint8)
+    begin, end = block_of_png(data, b"tRNS")  # a colour, or colours of the palette
+    kind = number(data, tf.constant(_PNG_COLOURS, tf.int64), 1)
+    return (end > begin) | (kind & _PNG_ALPHA != 0)
+
+
+def _in_channels(colours: tf.Tensor, channels: int) -> tf.Tensor:
+    """Grey of uint8 [height, width, 3], where the model wants one channel."""
+    return _bytes(tf.image.rgb_to_grayscale(tf.cast(colours, tf.float32))) if channels == 1 else colours
 
 
 def _on_white(pixels: tf.Tensor) -> tf.Tensor:
@@ -98,16 +119,12 @@ def _on_white(pixels: tf.Tensor) -> tf.Tensor:
     return tf.cast((colours * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
 
 
-def _decode_other(encoded: tf.Tensor, channels: int) -> tf.Tensor:
-    image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
-    image.set_shape([None, None, channels])
-    return image
-
-
 def _random_area(encoded: tf.Tensor, seed: tf.Tensor, channels: int) -> tf.Tensor:
-    """A random part of the picture. Of an upright JPEG no more is decoded than what is in it."""
-    in_part = tf.cond(tf.io.is_jpeg(encoded), lambda: orientation(encoded) == 1, lambda: False)
-    shape = tf.cond(in_part, lambda: tf.image.extract_jpeg_shape(encoded), lambda: tf.shape(decode(encoded, channels)))
+    """A random part of the picture. Of a JPEG no more is decoded than what is in it."""
+    jpeg = tf.io.is_jpeg(encoded)
+    shape = tf.cond(
+        jpeg, lambda: tf.image.extract_jpeg_shape(encoded), lambda: tf.shape(decode_stored(encoded, channels))
+    )
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.concat([shape[:2], [channels]], axis=0),
         tf.zeros([1, 0, 4]),
@@ -118,9 +135,9 @@ def _random_area(encoded: tf.Tensor, seed: tf.Tensor, channels: int) -> tf.Tenso
     )
     window = tf.concat([begin[:2], size[:2]], axis=0)
     part = tf.cond(
-        in_part,
+        jpeg,
         lambda: tf.image.decode_and_crop_jpeg(encoded, window, channels=channels),
-        lambda: tf.slice(decode(encoded, channels), begin, tf.concat([size[:2], [channels]], axis=0)),
+        lambda: tf.slice(decode_stored(encoded, channels), begin, tf.concat([size[:2], [channels]], axis=0)),
     )
     part.set_shape([None, None, channels])
     return part
