@@ -15,7 +15,9 @@ th{font-weight:600;color:var(--soft);font-size:.85rem}td.number{text-align:right
 .good{color:var(--good)}.bad{color:var(--bad)}.warn{color:var(--warn)}.verdict{font-size:1.2rem;font-weight:600}
 .bar{display:inline-block;height:.7rem;background:var(--bar);vertical-align:middle}
 code,pre{font:13px/1.4 ui-monospace,monospace;background:#f4f6f8;border-radius:3px;padding:.1rem .3rem}
-pre{padding:.7rem;overflow:auto}
+pre{padding:.7rem;overflow:auto}.wide{overflow-x:auto}
+@media(max-width:600px){body{margin:1rem auto;padding:0 .5rem}th,td{padding:.3rem .35rem;font-size:.85rem}
+.bar{display:none}}
 """
 
 
@@ -46,7 +48,8 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
     body = []
     for row in rows:
         body.append(f"<tr>{''.join(_cell(value) for value in row)}</tr>")
-    return Markup(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>")
+    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    return Markup(f'<div class="wide">{inner}</div>')
 
 
 def _cell(value: object) -> str:

@@ -1,9 +1,11 @@
 """The verdict and its reasons, from what TFMA wrote."""
 
 import dataclasses
+import itertools
 import json
 import math
 import os
+import re
 
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.proto import config_pb2, validation_result_pb2
@@ -39,6 +41,8 @@ class Verdict:
     num_examples: int
     small_slices: list[str]
     has_baseline: bool
+    slice_examples: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Examples by slice, small ones included where they are known."""
     confusion: Confusion | None = None
     calibration: tuple[CalibrationBin, ...] = ()
 
@@ -63,11 +67,13 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
     # With several models TFMA lists a slice that it left out among the validations only.
     validated = {slice_name(item.slice_key) for item in validation.metric_validations_per_slice}
     minimum = eval_config.options.min_slice_size.value
-    small = sorted(name for name in (validated | set(values)) - {WHOLE} if _is_small(values.get(name), minimum))
+    names = (validated | set(values)) - {WHOLE}
+    small = sorted((name for name in names if _is_small(values.get(name), minimum)), key=natural_order)
+    counts = {name: int(found["example_count"].value) for name, found in values.items() if "example_count" in found}
     values = {name: numbers for name, numbers in values.items() if name not in small}
     failures = _failures(validation, set(small))
     rows = []
-    for name in sorted(values, key=lambda name: (name != WHOLE, name)):
+    for name in sorted(values, key=lambda name: (name != WHOLE, natural_order(name))):
         for metric, number in sorted(values[name].items()):
             if metric != "example_count":
                 reference = baseline.get(name, {}).get(metric)
@@ -85,10 +91,20 @@ def judge(evaluation_dir: str, eval_config: config_pb2.EvalConfig) -> Verdict:
         rows=rows,
         num_examples=int(values.get(WHOLE, {}).get("example_count", Number(0)).value),
         small_slices=small,
+        slice_examples=counts,
         has_baseline=has_baseline,
         confusion=results.confusion,
         calibration=results.calibration,
     )
+
+
+def natural_order(name: str) -> list[tuple[bool, float, str]]:
+    """A key that puts hour=2 before hour=10."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", name)
+    return [
+        (not number, float(part) if number else 0.0, part)
+        for part, number in zip(parts, itertools.cycle((False, True)))
+    ]
 
 
 def _is_small(numbers: dict[str, Number] | None, minimum: int) -> bool:

@@ -13,7 +13,7 @@ from components.evaluator import tfma_hooks
 from components.evaluator.errors import EvaluationConfigError
 from components.evaluator.executor import Executor
 from components.evaluator.grouped_metrics import grouped_eval_config
-from components.evaluator.verdict import tfma_name
+from components.evaluator.verdict import natural_order, tfma_name
 from components.model_registry.executor import overall_metrics
 from pipeline.config import EvaluateConfig, MetricConfig
 from pipeline.eval_config import build_eval_config
@@ -208,3 +208,8 @@ def test_bounds_hold_for_the_whole_only_unless_asked():
     (metric,) = [m for m in config.metrics_specs[0].metrics if m.class_name == "AUC"]
     assert not metric.HasField("threshold")
     assert [list(t.slicing_specs) for t in metric.per_slice_thresholds] == [[config_pb2.SlicingSpec()]]
+
+
+def test_slices_are_ordered_as_people_count():
+    names = ["hour=10", "hour=2", "all", "hour=2, kind=b", "hour=1.5", "kind=a"]
+    assert sorted(names, key=natural_order) == ["all", "hour=1.5", "hour=2", "hour=2, kind=b", "hour=10", "kind=a"]
