@@ -1,6 +1,6 @@
 """Token generation: the cache against none, a batch against one by one, cost by position, and KerasHub's GPT-2.
 
-    python benchmarks/generate.py            # everything, three minutes on two quiet cores; writes build/bench/generate.json
+    python benchmarks/generate.py    # everything, three minutes on two quiet cores; writes build/bench/generate.json
 
 The weights are random: speed does not depend on them. All cases of one comparison run in this process, in turns.
 """
