@@ -78,10 +78,17 @@ def read_folder(path: str, schema: schema_pb2.Schema | None, scratch: str, confi
 
 
 def batches(files: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The rows of `files` of tf.Examples."""
+    """The rows of `files` of tf.Examples.
+
+    Raises:
+      GateConfigError: records of something else, or a damaged file.
+    """
     for file in files:
-        for records in example_files.record_batches(file):
-            yield example_files.decode(records)
+        try:
+            for records in example_files.record_batches(file):
+                yield example_files.decode(records)
+        except (RuntimeError, tf.errors.DataLossError) as error:
+            raise GateConfigError(f"{file}: damaged, or its records are no tf.Examples") from error
 
 
 def _split_folders(path: str, classes: bool) -> dict[str, str]:

@@ -16,6 +16,7 @@ from components.data_gate.config import Allowance, GatePolicy
 from components.data_gate.context import Context, GateInputs
 from components.data_gate.finding import ALLOWED, Finding, NotChecked, Verdict, row_count
 from components.data_gate.merge import merged
+from components.data_gate.other_data import other_data
 from components.data_gate.policy_names import policy_notes, refuse_unknown_names
 from components.data_gate.row_question import RowQuestion
 from components.data_gate.rules import CHECKS, time
@@ -59,9 +60,11 @@ def judge(
     return Verdict(
         mode=policy.mode,
         findings=tuple(findings),
-        not_checked=tuple(item for item in not_checked if policy.severity_of(item.rule) != catalog.IGNORE),
+        not_checked=tuple(
+            item for item in dict.fromkeys(not_checked) if policy.severity_of(item.rule) != catalog.IGNORE
+        ),
         splits={name: int(data.num_rows) for name, data in context.data_sets.items()},
-        notes=(*inputs.notes, *policy_notes(context)),
+        notes=(*inputs.notes, *other_data(context), *policy_notes(context)),
         accept=how_to_accept_all([finding for finding in findings if finding.blocks], policy, inputs),
     )
 

@@ -2,10 +2,13 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 
 from components.data_gate.context import SERVING
 from components.data_gate.finding import Finding
+
+_SENTENCE_END = re.compile(r"(?<=[.?]) +(?=[A-Z])")
 
 
 def merged(findings: Iterable[Finding], max_samples: int) -> list[Finding]:
@@ -29,7 +32,9 @@ def _joined(group: Sequence[Finding], max_samples: int) -> Finding:
         split=_listed([finding.split for finding in group]),
         observed=_by_split(group, "observed"),
         allowed=_by_split(group, "allowed"),
-        why=" ".join(dict.fromkeys(finding.why for finding in group if finding.why)),
+        why=" ".join(
+            dict.fromkeys(sentence for finding in group for sentence in _SENTENCE_END.split(finding.why))
+        ).strip(),
         rows=sum(counted) if counted else None,
         samples=tuple(sample for sample in turns if sample is not None)[:max_samples],
     )

@@ -15,6 +15,7 @@ _PREVIOUS_COLOR, _SERVING_COLOR = "#6b7681", "#2e9e6b"
 _CSS = {catalog.BLOCK: "bad", catalog.WARN: "warn", "allowed": "good"}
 _STYLE = Markup(
     "<style>"
+    "h3,p,td,code,summary{overflow-wrap:anywhere}"
     ".columns{display:grid;grid-template-columns:repeat(auto-fill,minmax(440px,1fr));gap:1rem}"
     ".column{border:1px solid var(--line);border-radius:6px;padding:.6rem .8rem;overflow:hidden}"
     ".column h3{margin:.1rem 0 .4rem;font-size:1rem}.column svg{max-width:100%;height:auto;display:block}"
@@ -26,7 +27,7 @@ _STYLE = Markup(
     ".finding{border-left:4px solid var(--line);padding:.1rem .9rem;margin:.8rem 0}"
     ".finding.block{border-color:var(--bad)}.finding.warn{border-color:var(--warn)}"
     ".finding.allowed{border-color:var(--good)}.finding p{margin:.25rem 0}"
-    ".rows{overflow-x:auto}.rows table{font-size:.8rem;white-space:nowrap}"
+    ".rows{overflow-x:auto}.rows table{font-size:.8rem;white-space:nowrap}.rows td{overflow-wrap:normal}"
     "</style>"
 )
 
@@ -151,18 +152,21 @@ def _columns(findings: Iterable[Finding], data_sets: Mapping[str, DataSummary], 
 
 def _card(name: str, severity: str, data_sets: Mapping[str, DataSummary], series: Sequence[Series]) -> Markup:
     columns = {key: data.columns[name] for key, data in data_sets.items() if name in data.columns}
-    rows = [[s.name, *_facts(columns[s.name])] for s in series if s.name in columns]
     numeric = any(column.number for column in columns.values())
+    rows = [[s.name, *_facts(columns[s.name], numeric)] for s in series if s.name in columns]
     headers = ["", "missing", "mean", "least", "most"] if numeric else ["", "missing", "values", "most frequent", ""]
     heading = text(name) + (f" {tag('span', severity, css=_CSS[severity])}" if severity else "")
     picture = chart(columns, series) or tag("p", "no values to draw", css="subtitle")
     return Markup(f'<div class="column {severity}"><h3>{heading}</h3>{picture}{table(headers, rows)}</div>')
 
 
-def _facts(column: ColumnSummary) -> list[object]:
+def _facts(column: ColumnSummary, numeric: bool) -> list[object]:
+    """What stands under the headers of `_card`; in a column of numbers elsewhere, text says that it is text."""
     missing = f"{1 - column.present_share:.2%}"
     if column.number:
         return [missing, column.number.mean, column.number.low, column.number.high]
+    if numeric and column.category:
+        return [missing, f"{column.category.unique} texts" if column.type == "BYTES" else "", "", ""]
     if column.category:
         return [missing, column.category.unique, next(iter(column.category.counts), ""), ""]
     return [missing, "", "", ""]

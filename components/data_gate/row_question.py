@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ from components.data_gate import iso_time
 from components.example_gen.config import DEFAULT_NA
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"[+-]?\d{1,100}")
+_LIMIT = 1 << 63
 _MISSING = {"", *DEFAULT_NA}
 
 
@@ -106,21 +107,21 @@ def _fraction(question: RowQuestion, column: pa.Array) -> np.ndarray:
 
 
 def _wordy(question: RowQuestion, column: pa.Array) -> np.ndarray:
-    return _written_otherwise(column, _NUMBER)
+    return _written_otherwise(column, lambda text: _NUMBER.fullmatch(text) is not None)
 
 
 def _partial(question: RowQuestion, column: pa.Array) -> np.ndarray:
-    return _written_otherwise(column, _WHOLE)
+    return _written_otherwise(column, lambda text: _WHOLE.fullmatch(text) is not None and -_LIMIT <= int(text) < _LIMIT)
 
 
-def _written_otherwise(column: pa.Array, pattern: re.Pattern) -> np.ndarray:
-    """Rows with text that is neither of `pattern` nor a word for a missing value."""
+def _written_otherwise(column: pa.Array, fits: Callable[[str], bool]) -> np.ndarray:
+    """Rows with text that neither fits nor is a word for a missing value."""
     rows, values = _rows_and_values(column)
     if not len(values) or not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
         return rows[:0]
     encoded = values.dictionary_encode()
     texts = [_text(value).strip() for value in encoded.dictionary.to_pylist()]
-    bad = np.array([text not in _MISSING and not pattern.fullmatch(text) for text in texts], bool)
+    bad = np.array([text not in _MISSING and not fits(text) for text in texts], bool)
     return rows[bad[np.asarray(encoded.indices)]]
 
 

@@ -9,7 +9,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from components.data_gate.errors import GateConfigError
 
 _BLOCK = re.compile(r"^(feature|string_domain)\s*(?::\s*)?\{", re.MULTILINE)
-_NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
+_NAME = re.compile(r"""^\s*(name\s*:\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))""", re.MULTILINE)
 _MESSAGES = {"feature": schema_pb2.Feature, "string_domain": schema_pb2.StringDomain}
 
 
@@ -67,7 +67,9 @@ def _blocks(text: str) -> Iterator[tuple[str, str, int, int]]:
     for match in _BLOCK.finditer(text):
         end = _closing(text, match.end())
         name = _NAME.search(text, match.end(), end)
-        yield match[1], name[1] if name else "", match.start(), end
+        # The name as it is meant: text may spell letters and quotes as \\303 and \\".
+        meant = text_format.Parse(name[1], schema_pb2.StringDomain()).name if name else ""
+        yield match[1], meant, match.start(), end
 
 
 def _closing(text: str, position: int) -> int:

@@ -82,7 +82,11 @@ def validate(
         ingest_file=config_file if ingest else "",
         notes=folder.notes,
     )
-    return add_lines(judge(inputs, gate_policy), folder.ingestions), inputs
+    try:
+        verdict = judge(inputs, gate_policy)
+    except GateConfigError as error:
+        raise GateConfigError(f"{within}{error}") from error
+    return add_lines(verdict, folder.ingestions), inputs
 
 
 def _read(argument: str, path: str, schema: schema_pb2.Schema | None, scratch: str, config: IngestConfig) -> DataFolder:
@@ -109,6 +113,10 @@ def load_schema(path: str) -> schema_pb2.Schema:
         raise GateConfigError(f"--schema {path}: not a Schema as text: {error}; {_FIRST} makes a first one") from error
     if not schema.feature:
         raise GateConfigError(f"--schema {path}: it has no feature; {_FIRST} makes a first one")
+    names = [feature.name for feature in schema.feature]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise GateConfigError(f"--schema {path}: feature {twice[0]!r} is there twice; remove one of the two")
     return schema
 
 

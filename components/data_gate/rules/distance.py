@@ -95,12 +95,12 @@ def _compare(
             if after is None or not after.num_present:
                 continue  # missing-column and missing-values speak for these
             if before is None or not before.num_present:
-                why = f"what {split} is compared with has no value of {name}"
+                why = f"what the data is compared with has no value of {name}"
                 yield NotChecked(rule=rule, feature=name, why=why)
                 continue
             distance = measure(after, before)
             if distance is None:
-                yield NotChecked(rule=rule, feature=name, why=_incomparable(name, split, after, before))
+                yield NotChecked(rule=rule, feature=name, why=_incomparable(name, after, before))
             elif distance.value > getattr(comparator, kind).threshold + distance.noise:
                 found = _finding(rule, name, split, label, distance, getattr(comparator, kind).threshold)
                 why = f"{found.why} {units.hint(after, before)}".strip()
@@ -118,10 +118,10 @@ def _finding(rule: str, name: str, split: str, label: str, distance: divergence.
     )
 
 
-def _incomparable(name: str, split: str, after: ColumnSummary, before: ColumnSummary) -> str:
+def _incomparable(name: str, after: ColumnSummary, before: ColumnSummary) -> str:
     kinds = [_kind(after), _kind(before)]
     if kinds[0] != kinds[1]:
-        return f"{name} is {kinds[0]} in {split} and {kinds[1]} in what it is compared with"
+        return f"{name} is {kinds[0]}, and {kinds[1]} in what it is compared with"
     return f"the statistics count {name} as {kinds[0]}: make them with the schema, so that its categories are counted"
 
 

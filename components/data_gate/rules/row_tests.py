@@ -41,7 +41,11 @@ def _ask_for_other_types(context: Context, split: str, feature: str, wanted: int
         return
     tests = {
         (schema_pb2.FLOAT, "BYTES"): ("wordy", "text that is no number", "every value here a number"),
-        (schema_pb2.INT, "BYTES"): ("partial", "text that is no whole number", "every value here a whole number"),
+        (schema_pb2.INT, "BYTES"): (
+            "partial",
+            "text that is no whole number of 64 bits",
+            "every value here a whole number",
+        ),
         (schema_pb2.INT, "FLOAT"): ("fraction", "numbers that are not whole", "every value here whole"),
     }
     if (wanted, column.type) in tests:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from pipeline import cli
 
@@ -170,6 +171,22 @@ def test_a_mistake_in_the_policy_names_file_and_field(sluice, folder, tmp_path, 
     (line,) = err.splitlines()
     assert str(policy) in line
     assert message in line
+
+
+def test_records_of_something_else_are_named(sluice, tmp_path):
+    with tf.io.TFRecordWriter(str(tmp_path / "records")) as writer:
+        writer.write(b"\xff\xff\xffjunk")
+    code, _, err = sluice("validate", "--input", tmp_path, "--schema", SCHEMA)
+    assert code == 2
+    assert f"--input {tmp_path}: {tmp_path}/records: damaged, or its records are no tf.Examples" in err
+
+
+def test_a_schema_that_names_a_feature_twice_is_refused(sluice, folder, tmp_path):
+    schema = tmp_path / "schema.pbtxt"
+    schema.write_text(SCHEMA.read_text() + 'feature { name: "fare" type: INT }\n')
+    code, _, err = sluice("validate", "--input", folder(), "--schema", schema)
+    assert code == 2
+    assert f"--schema {schema}: feature 'fare' is there twice" in err
 
 
 def test_a_label_that_nobody_has_is_refused(sluice, folder):

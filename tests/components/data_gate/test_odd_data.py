@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.data_gate import schema_change
+from components.data_gate import gate, schema_change, schema_text
 from components.data_gate.config import GatePolicy
 from components.data_gate.context import Context, GateInputs
 from components.data_gate.errors import GateConfigError
@@ -84,6 +84,13 @@ FOUND = {
         [1, 2],
         {},
         ("type-changed", "train", 1),
+    ),
+    "whole numbers of more than 64 bits, as text": (
+        feature("x", "INT"),
+        ["12", "NA", "-9223372036854775808", str(2**63)],
+        ["1", "2"],
+        {},
+        ("type-changed", "train and eval", 1),
     ),
     "too many values": (
         feature("x", "INT", "value_count { min: 1 max: 2 }"),
@@ -274,6 +281,19 @@ def widened(data, text, values):
     )
 
 
+@pytest.mark.parametrize("name", ['quo"te', "\u00fcn\u00ef", "a b", "it's"])
+def test_a_schema_with_odd_names_is_changed_piece_by_piece(name):
+    schema = schema_pb2.Schema()
+    schema.feature.add(name=name, type=schema_pb2.BYTES, domain=name)
+    schema.string_domain.add(name=name, value=["a"])
+    text = "# kept\n" + schema_text.format_schema(schema)
+    schema.feature[0].presence.min_fraction = 0.5
+    schema.string_domain[0].value.append("b")
+    changed = schema_text.rewrite(text, schema)
+    assert text_format.Parse(changed, schema_pb2.Schema()) == schema
+    assert changed.startswith("# kept\n")
+
+
 def test_permitting_an_infinity_keeps_the_range_for_finite_values(data):
     text = feature("x", "FLOAT", "float_domain { min: 0 max: 9 disallow_inf: true }")
     changed, (change,) = widened(data, text, [1.0, 2.0, math.inf])
@@ -299,6 +319,13 @@ def test_what_another_type_loses_is_said(data):
     )
     _, (change,) = widened(data, text, ["a", "b"])
     assert change.after == "BYTES, and loses its range, skew_comparator"
+
+
+def test_a_schema_of_another_data_set_is_said_once(data):
+    schema = text_format.Parse(" ".join(feature(name, "INT") for name in "bcdef"), schema_pb2.Schema())
+    statistics = {"train": statistics_of([data.to_batch({"x": [1, 2], "y": [1, 2]}, {})])}
+    (note,) = gate.judge(GateInputs(schema=schema, statistics=statistics), GatePolicy()).notes
+    assert note.startswith("0 of the 5 columns of the schema are in the data, which has 2: is it the schema of another")
 
 
 def test_what_one_cannot_see_is_shown_in_quotes(judge):
@@ -328,7 +355,7 @@ def test_what_cannot_be_compared_is_said(taxi, data, tmp_path):
 
     without = {name: values for name, values in taxi.baseline.items() if name != "trip_miles"}
     case = type(taxi)(**{**taxi.__dict__, "baseline": without})
-    assert ("drift", "trip_miles", "what train is compared with has no value of trip_miles") in unchecked(case)
+    assert ("drift", "trip_miles", "what the data is compared with has no value of trip_miles") in unchecked(case)
     case = type(taxi)(**{**taxi.__dict__, "serving": {name: [] for name in taxi.baseline}})
     assert ("skew", "", "the serving log holds no request") in unchecked(case)
     case = taxi.with_policy(time={"feature": "trip_start_timestamp", "ordered_splits": ["train", "test"]})
