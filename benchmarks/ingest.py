@@ -1,7 +1,7 @@
 """Ingestion against the stock components, side by side on the same data.
 
     make bench-ingest                       taxi, flights, Parquet, three sizes, 5 GB; writes build/bench/ingest.json
-    make bench-ingest ARGS="--large-gb 0"   without the 5 GB file
+    make bench-ingest ARGS="--parts csv"    only these; parts are csv, parquet, sizes and large (5 GB)
 
 Each side is one process started from nothing and measured from the first look at a file to the last written one;
 imports are not counted on either side. "bare" is the shortest loop there is with stock parts: pyarrow's CSV reader,
@@ -23,12 +23,14 @@ import time
 SIDE = pathlib.Path(__file__).parent / "ingest_side.py"
 TARGET_TWO_CORES, TARGET_ONE_CORE = 20.0, 12.0
 MEMORY_LIMIT_BYTES = 2 << 30
+PARTS = ("csv", "parquet", "sizes", "large")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--copies", type=int, default=20, help="how often the 15,002 taxi rows are repeated")
     parser.add_argument("--large-gb", type=float, default=5.0, help="size of the large CSV file; 0 leaves it out")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--output", default="build/bench/ingest.json")
     args = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
@@ -36,13 +38,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         taxi = _taxi(work / "taxi", args.copies)
-        results["taxi_csv"] = _compare("taxi CSV", taxi, work, "stock-csv", cores)
-        results["flights_csv"] = _compare("flights CSV", _flights(work / "flights", "csv"), work, "stock-csv", cores)
-        parquet = _flights(work / "flights_parquet", "parquet")
-        results["flights_parquet"] = _compare("flights Parquet", parquet, work, "stock-parquet", cores)
-        results["bare"] = _bare(taxi, work, results["taxi_csv"])
-        results["sizes"] = _sizes(work, args.copies, cores)
-        if args.large_gb:
+        if "csv" in args.parts:
+            results["taxi_csv"] = _compare("taxi CSV", taxi, work, "stock-csv", cores)
+            flights = _flights(work / "flights", "csv")
+            results["flights_csv"] = _compare("flights CSV", flights, work, "stock-csv", cores)
+            results["bare"] = _bare(taxi, work, results["taxi_csv"])
+        if "parquet" in args.parts:
+            parquet = _flights(work / "flights_parquet", "parquet")
+            results["flights_parquet"] = _compare("flights Parquet", parquet, work, "stock-parquet", cores)
+        if "sizes" in args.parts:
+            results["sizes"] = _sizes(work, args.copies, cores)
+        if "large" in args.parts and args.large_gb:
             results["large"] = _large(work, args.large_gb, cores)
     path = pathlib.Path(args.output)
     path.parent.mkdir(parents=True, exist_ok=True)
