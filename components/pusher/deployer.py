@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from components.pusher import content, verification
+from components.pusher import content, recorded_files, verification
 from components.pusher.base_folder import BaseFolder
 from components.pusher.config import PushTarget
 from components.pusher.errors import PushError, explained
@@ -165,6 +165,7 @@ class Deployer:
             self.folder.journal.append(version, State.STAGED, digest=manifest.digest)
             self._boundary("after STAGED")
         with self._timed(State.VERIFIED):
+            recorded_files.check(source, manifest)  # the copy's, which equals the source's
             report = self._verify(staging, self.target)
             with explained(self.folder.path, "keep the model's manifest"):
                 content.fsync_tree(self.folder.staging_path(version))

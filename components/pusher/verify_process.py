@@ -24,9 +24,8 @@ from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_mode
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from components.pusher.golden import GOLDEN_PATH, Golden, GoldenError, read_golden
+from components.pusher.golden import GOLDEN_PATH, WARMUP_PATH, Golden, GoldenError, read_golden
 
-WARMUP_PATH = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000  # TensorFlow Serving refuses a model with more
 _PR_SET_PDEATHSIG = 1
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}

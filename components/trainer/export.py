@@ -3,6 +3,7 @@
 import os
 import shutil
 
+from components import file_record
 from components.trainer.training_spec import STAGING_DIR, TrainingSpec
 
 
@@ -17,12 +18,18 @@ def clear_staging(spec: TrainingSpec) -> None:
 
 
 def publish(spec: TrainingSpec) -> None:
-    """Moves the chief's exports to where TFX expects them and removes the other tasks'."""
+    """Moves the chief's exports to where TFX expects them and removes the other tasks'.
+
+    The serving model gets its record of files first, whoever has exported it: a push compares with it.
+    """
     staging = spec.staging_dir("chief")
+    serving_model_dir = spec.fn_args["serving_model_dir"]
     # The serving model comes last: where it exists, the rest does too.
-    for destination in (spec.fn_args["eval_model_dir"], spec.fn_args["serving_model_dir"]):
+    for destination in (spec.fn_args["eval_model_dir"], serving_model_dir):
         source = os.path.join(staging, os.path.basename(destination))
         if exists(source):
+            if destination == serving_model_dir:
+                file_record.write(source)
             remove(destination)
             _rename(source, destination)
     clear_staging(spec)

@@ -1,5 +1,6 @@
 """Local clusters, with run_fns that do without TensorFlow."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from components import file_record
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.errors import TrainingConfigError, TrainingError
 from components.trainer.launch import launch
@@ -35,7 +37,11 @@ def test_one_worker_is_a_plain_process(make_spec, marks, capfd, monkeypatch):
     assert given["tf_config"] is None
     assert given["fn_args"]["custom_config"] == {"a": [1]}
     assert capfd.readouterr().err == "hello from worker-0\n"
-    assert pathlib.Path(spec.fn_args["serving_model_dir"], "saved_model.pb").exists()
+    model = pathlib.Path(spec.fn_args["serving_model_dir"])
+    exported = (model / "saved_model.pb").read_bytes()
+    assert json.loads((model / file_record.PATH).read_text()) == {
+        "saved_model.pb": {"size": len(exported), "sha256": hashlib.sha256(exported).hexdigest()}
+    }
 
 
 def test_a_worker_imports_nothing_heavy_by_itself(make_spec, marks):

@@ -78,3 +78,4 @@ def test_keras_objects_are_not_in_the_export(exported):
 def test_what_was_trained_is_written_beside_the_model(exported):
     golden = json.loads(Path(exported, "assets.extra/golden_predictions.json").read_text())
     assert golden["outputs"] == {"answers": [[60.0]]}
+    assert (golden["tolerance"], golden["absolute_tolerance"]) == (1e-3, 1e-6)
