@@ -120,6 +120,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--debug", action="store_true", help="show traces and the libraries' own logs")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    chosen_parser = parser
     chosen = next((argument for argument in argv if not argument.startswith("-")), None)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, formatter_class=_Defaults)
@@ -129,7 +130,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show traces and logs")
             module.add_arguments(command)
             command.set_defaults(run=module.run)
-    return parser.parse_args(argv)
+            chosen_parser = command
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:  # said by the command, which shows the options that it has
+        chosen_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
 
 
 if __name__ == "__main__":

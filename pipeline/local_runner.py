@@ -127,6 +127,18 @@ def check_step(name: str | None, option: str, names: list[str]) -> None:
         raise ConfigError(f"{option} {name}: no such step. Steps: {', '.join(names)}")
 
 
+def check_range(from_step: str | None, to_step: str | None, names: list[str]) -> None:
+    """Refuses steps that the pipeline does not have, and a range without any step: it would end well and do nothing.
+
+    Raises:
+      ConfigError: naming the steps that there are, in their order.
+    """
+    check_step(from_step, "--from", names)
+    check_step(to_step, "--to", names)
+    if from_step and to_step and names.index(from_step) > names.index(to_step):
+        raise ConfigError(f"--from {from_step} comes after --to {to_step}: no step to run. Steps: {', '.join(names)}")
+
+
 def _with_fingerprint(executor_spec, node):
     """Adds to the executor's spec, which is part of TFX's cache key, what the code and files behind the step contain.
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from ml_metadata.proto import metadata_store_pb2
 from tfx.orchestration import metadata
 
+from pipeline import run_record
+
 
 @contextlib.contextmanager
 def exclusive(root: str, name: str, say) -> Iterator[None]:
@@ -17,7 +19,7 @@ def exclusive(root: str, name: str, say) -> Iterator[None]:
 
     The kernel drops the lock when its holder dies, so that a killed run never blocks the next one.
     """
-    path = pathlib.Path(root, f".{name}.lock")
+    path = run_record.lock_path(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
         try:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import fcntl
 import json
 import os
 import pathlib
@@ -68,6 +69,11 @@ def runs_folder(root: str) -> pathlib.Path:
     return pathlib.Path(root, "runs")
 
 
+def lock_path(root: str, workload: str) -> pathlib.Path:
+    """The file that a run of this workload locks, with its process's number inside."""
+    return pathlib.Path(root, f".{workload}.lock")
+
+
 def start(workload: str, root: str, data: str, steps: list[str]) -> RunRecord:
     """A new record, saved, with an id that sorts by time."""
     now = datetime.datetime.now()
@@ -113,9 +119,25 @@ def _load(path: pathlib.Path) -> RunRecord:
     content = json.loads(path.read_text(encoding="utf-8"))
     content["steps"] = [StepRecord(**step) for step in content["steps"]]
     record = RunRecord(**content)
-    if record.state == "running" and not _is_alive(record.pid):
+    lock = lock_path(str(path.parents[2]), record.workload)
+    if record.state == "running" and not (_is_alive(record.pid) and _may_hold(lock, record.pid)):
         record.state = "interrupted"
     return record
+
+
+def _may_hold(lock: pathlib.Path, pid: int) -> bool:
+    """Whether the process may hold the lock that a run holds to its end.
+
+    A number alone says little: a killed process that nobody waited for still has it, and another may have got it since.
+    """
+    try:
+        with lock.open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return lock.read_text(encoding="utf-8") in ("", str(pid))  # empty: its holder is about to write there
+    except OSError:  # no such file, or a file system without locks
+        return True
+    return False
 
 
 def _is_alive(pid: int) -> bool:

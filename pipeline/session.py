@@ -47,8 +47,7 @@ def run(
             default_data.make(config.workload.data, config.data)
         pipeline = create_pipeline(config)
         names = local_runner.step_names(pipeline)
-        local_runner.check_step(from_step, "--from", names)
-        local_runner.check_step(to_step, "--to", names)
+        local_runner.check_range(from_step, to_step, names)
         base_run = _base_run(config, names, from_step)
         connection = metadata.sqlite_metadata_connection_config(config.metadata_path)
         for line in recovery.reconcile(connection, config.pipeline_root):
@@ -81,7 +80,7 @@ def _run_steps(runner, pipeline, record: RunRecord, config: PipelineConfig) -> N
     try:
         with beam_shortcuts():
             runner.run(pipeline)
-        record.state = "done"
+        record.state, record.exit_code = "done", int(ExitCode.OK)
         _read_results(record, config)
     except KeyboardInterrupt:
         record.state, record.error, record.exit_code = "stopped", "stopped by Ctrl-C", 130

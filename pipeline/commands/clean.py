@@ -16,19 +16,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import os
-    import sys
 
-    from pipeline import cleaning, recovery, run_record
     from pipeline.errors import ConfigError
+    from pipeline.quiet import NativeLogs
 
     if args.keep < 1:
         raise ConfigError(f"--keep {args.keep}: at least 1 run has to stay")
     root = os.path.abspath(args.root)
-    workloads = sorted({record.workload for record in run_record.load_all(root, args.workload)})
-    total = cleaning.Cleaned()
-    for workload in workloads:
-        with recovery.exclusive(root, workload, lambda line: print(f"sluice: {line}", file=sys.stderr)):
-            total += cleaning.clean(root, workload, keep=args.keep, dry_run=args.dry_run)
+    native_logs = None if args.debug else NativeLogs()
+    try:
+        total = _clean(root, args)
+    finally:
+        if native_logs:
+            native_logs.restore()
     if args.json:
         print(json.dumps({"runs": total.runs, "artifacts": total.artifacts, "bytes": total.num_bytes}))
         return 0
@@ -38,3 +38,15 @@ def run(args: argparse.Namespace) -> int:
         f"under {root}; the newest {args.keep} runs of each workload, blessed and serving models stay"
     )
     return 0
+
+
+def _clean(root: str, args: argparse.Namespace):
+    import sys
+
+    from pipeline import cleaning, recovery, run_record
+
+    total = cleaning.Cleaned()
+    for workload in sorted({record.workload for record in run_record.load_all(root, args.workload)}):
+        with recovery.exclusive(root, workload, lambda line: print(f"sluice: {line}", file=sys.stderr)):
+            total += cleaning.clean(root, workload, keep=args.keep, dry_run=args.dry_run)
+    return total

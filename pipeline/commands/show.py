@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
         print("\nMetrics")
     for name, metric in record.metrics.items():
         print(f"  {name:22} {metric['value']:.4f}  {metric['bound']}")
-    print(f"\nVerdict {record.verdict}: {'; '.join(record.reasons)}")
+    reasons = "; ".join(record.reasons)
+    print(f"\nVerdict {record.verdict}" + (f": {reasons}" if reasons else ""))
     if record.pushed_version:
         print(f"Model   {record.serving_dir}/{record.pushed_version}")
     if record.error:

@@ -46,7 +46,7 @@ def test_every_command_has_help_without_heavy_imports(name):
     [
         ([], "required"),
         (["nonsense"], "invalid choice"),
-        (["run", "--nonsense"], "unrecognized arguments"),
+        (["run", "--nonsense"], "sluice run: error: unrecognized arguments: --nonsense"),
         (["run", "--workload", "nonsense"], "no workload `nonsense`"),
         (["run", "--workload", "../etc"], "no workload '../etc': expected a folder's name"),
         (["run", "--workload", ""], "no workload '': expected a folder's name"),
@@ -61,6 +61,27 @@ def test_wrong_usage_exits_2_in_few_words(arguments, words):
     assert process.returncode == ExitCode.USAGE
     assert words in process.stderr
     assert "Traceback" not in process.stderr
+
+
+def test_cleaning_where_nothing_ran_says_so_without_the_libraries_chatter(tmp_path):
+    process = sluice("clean", "--root", str(tmp_path))
+    assert process.returncode == 0
+    assert process.stdout.startswith("removed 0 runs and 0 artifacts")
+    assert process.stderr == ""
+
+
+def test_a_range_of_steps_without_any_step_is_refused():
+    from pipeline import local_runner
+
+    names = ["ExampleGen", "Trainer", "Pusher"]
+    for from_step, to_step in ((None, None), ("Trainer", None), (None, "Trainer"), ("Trainer", "Trainer")):
+        local_runner.check_range(from_step, to_step, names)
+    with pytest.raises(
+        ConfigError, match=r"--from Pusher comes after --to Trainer: no step to run\. Steps: ExampleGen,"
+    ):
+        local_runner.check_range("Pusher", "Trainer", names)
+    with pytest.raises(ConfigError, match="--to trainer: no such step"):
+        local_runner.check_range("Pusher", "trainer", names)
 
 
 def test_an_unexpected_error_is_one_line_and_exit_1(capsys):

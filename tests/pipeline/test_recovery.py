@@ -1,5 +1,6 @@
 """What killed runs left behind is closed, removed and forgotten; whole artifacts are left alone."""
 
+import os
 import subprocess
 import sys
 
@@ -110,6 +111,18 @@ def test_records_survive_and_dead_runs_count_as_interrupted(tmp_path):
     record.save()
     assert run_record.load_all(str(tmp_path))[0].state == "interrupted"
     assert run_record.find(str(tmp_path), record.run_id[-7:]).run_id == record.run_id
+
+
+def test_a_run_is_running_only_while_its_process_holds_the_lock(tmp_path):
+    record = run_record.start("w", str(tmp_path), "data", ["A"])
+    other = run_record.start("w", str(tmp_path), "data", ["A"])
+    other.pid = os.getppid()  # alive, and never held the lock
+    other.save()
+    with recovery.exclusive(str(tmp_path), "w", print):
+        states = {found.run_id: found.state for found in run_record.load_all(str(tmp_path))}
+        assert states == {record.run_id: "running", other.run_id: "interrupted"}
+    # As after a kill: the number is still taken, by a process nobody waited for or by a new one.
+    assert {found.state for found in run_record.load_all(str(tmp_path))} == {"interrupted"}
 
 
 def test_cleaning_keeps_what_kept_runs_and_blessings_need(tmp_path, store):
