@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import pathlib
+import re
 from typing import Any
 
 import yaml
@@ -235,6 +236,37 @@ def load_workload(name: str) -> tuple[WorkloadConfig, pathlib.Path]:
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     return config_reader.read(WorkloadConfig, mapping, str(path)), folder
+
+
+def check_functions(workload: WorkloadConfig) -> None:
+    """Refuses a function whose module is not there, or whose name is nowhere in that module's source.
+
+    Without it a slip of the pen would show when its step runs, after all steps before it. The module is not imported.
+
+    Raises:
+      ConfigError: naming the key and what is missing.
+    """
+    functions = {"train.run_fn": workload.train.run_fn}
+    if workload.transform:
+        functions["transform.preprocessing_fn"] = workload.transform.preprocessing_fn
+    if workload.prepare:
+        functions["prepare.prepare_fn"] = workload.prepare.prepare_fn
+    for key, dotted in functions.items():
+        module, _, name = dotted.rpartition(".")
+        try:
+            spec = importlib.util.find_spec(module) if module else None
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None:
+            raise ConfigError(
+                f"workload {workload.name}: `{key}` is {dotted}, but there is no module {module or dotted}"
+            )
+        if not spec.origin or not spec.origin.endswith(".py"):
+            continue
+        source = pathlib.Path(spec.origin).read_text(encoding="utf-8", errors="replace")
+        # A name that a star import or a __getattr__ makes is not to be seen here: such a module is left to its step.
+        if not re.search(rf"\b{re.escape(name)}\b|import \*|__getattr__|globals\(", source):
+            raise ConfigError(f"workload {workload.name}: `{key}` is {dotted}, but {spec.origin} has no {name}")
 
 
 def make_config(

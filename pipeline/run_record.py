@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pathlib
+import time
 from typing import Any
 
 from pipeline.errors import ConfigError
@@ -76,9 +77,16 @@ def lock_path(root: str, workload: str) -> pathlib.Path:
 
 def start(workload: str, root: str, data: str, steps: list[str]) -> RunRecord:
     """A new record, saved, with an id that sorts by time."""
-    now = datetime.datetime.now()
+    while True:
+        now = datetime.datetime.now()
+        run_id = f"{workload}-{now:%Y%m%d-%H%M%S-%f}"[:-3]
+        try:
+            (runs_folder(root) / run_id).mkdir(parents=True)
+            break
+        except FileExistsError:  # another run began in the same millisecond
+            time.sleep(0.001)
     record = RunRecord(
-        run_id=f"{workload}-{now:%Y%m%d-%H%M%S-%f}"[:-3],
+        run_id=run_id,
         workload=workload,
         root=root,
         data=data,

@@ -108,13 +108,19 @@ def _base_run(config: PipelineConfig, names: list[str], from_step: str | None) -
         return None
     needed = names[: names.index(from_step)]
     for record in run_record.load_all(config.root, config.workload.name):
-        states = {step.name: step.state for step in record.steps}
-        if all(states.get(name) in ("ran", "cached", "reused") for name in needed):
+        steps = {step.name: step for step in record.steps}
+        if all(name in steps and _has_outputs(steps[name]) for name in needed):
             return record
     raise ConfigError(
         f"--from {from_step}: no earlier run under {config.root} has the outputs of {', '.join(needed)}. "
         "Run once without --from."
     )
+
+
+def _has_outputs(step: run_record.StepRecord) -> bool:
+    """Whether the step ended well and nobody has removed since what it wrote."""
+    uris = [uri for uri in step.outputs.values() if "://" not in uri]
+    return step.state in ("ran", "cached", "reused") and all(os.path.exists(uri) for uri in uris)
 
 
 def _read_results(record: RunRecord, config: PipelineConfig) -> None:

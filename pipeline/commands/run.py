@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
         train_steps=args.train_steps,
         enable_cache=not args.no_cache,
     )
+    config.check_functions(settings.workload)
     print(f"{settings.workload.description or settings.workload.name}\ndata: {settings.data}", file=sys.stderr)
     from pipeline.quiet import NativeLogs
 

@@ -1,10 +1,12 @@
 """The pipeline's configuration comes from the workload's file and the command line, or is refused."""
 
 import pathlib
+import sys
 
 import pytest
+import yaml
 
-from pipeline import config
+from pipeline import config, config_reader
 from pipeline.errors import ConfigError
 
 MINIMAL = """
@@ -80,3 +82,31 @@ def test_refused_workloads(tmp_path, monkeypatch, change, words):
 def test_a_changed_value_is_checked_again():
     with pytest.raises(ConfigError, match="num_workers: must be 1 or more, found 0"):
         config.make_config("taxi", num_workers=0)
+
+
+@pytest.mark.parametrize(
+    ("run_fn", "problem"),
+    [
+        ("mine.model.run_fn", None),
+        ("mine.star.run_fn", None),
+        ("mine.modle.run_fn", "`train.run_fn` is mine.modle.run_fn, but there is no module mine.modle"),
+        ("nowhere.model.run_fn", "there is no module nowhere.model"),
+        ("run_fn", "there is no module run_fn"),
+        ("mine.model.run_fun", "model.py has no run_fun"),
+    ],
+)
+def test_a_function_that_is_not_there_is_refused_before_any_step(tmp_path, monkeypatch, run_fn, problem):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "model.py").write_text("raise RuntimeError('imported')\ndef run_fn(fn_args): ...\n")
+    (folder / "star.py").write_text("from mine.model import *\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    mapping = yaml.safe_load(MINIMAL.replace("mine.model.run_fn", run_fn))
+    workload = config_reader.read(config.WorkloadConfig, mapping, "workload.yaml")
+    if problem is None:
+        config.check_functions(workload)
+    else:
+        with pytest.raises(ConfigError, match=problem):
+            config.check_functions(workload)

@@ -8,7 +8,9 @@ import pytest
 from ml_metadata.proto import metadata_store_pb2
 from tfx.orchestration import metadata
 
-from pipeline import cleaning, recovery, run_record
+from pipeline import cleaning, recovery, run_record, session
+from pipeline.config import make_config
+from pipeline.errors import ConfigError
 
 LIVE, DELETED = metadata_store_pb2.Artifact.LIVE, metadata_store_pb2.Artifact.DELETED
 
@@ -113,6 +115,11 @@ def test_records_survive_and_dead_runs_count_as_interrupted(tmp_path):
     assert run_record.find(str(tmp_path), record.run_id[-7:]).run_id == record.run_id
 
 
+def test_runs_of_one_millisecond_have_names_of_their_own(tmp_path):
+    names = [run_record.start("w", str(tmp_path), "data", []).run_id for _ in range(20)]
+    assert sorted(set(names)) == names
+
+
 def test_a_run_is_running_only_while_its_process_holds_the_lock(tmp_path):
     record = run_record.start("w", str(tmp_path), "data", ["A"])
     other = run_record.start("w", str(tmp_path), "data", ["A"])
@@ -123,6 +130,23 @@ def test_a_run_is_running_only_while_its_process_holds_the_lock(tmp_path):
         assert states == {record.run_id: "running", other.run_id: "interrupted"}
     # As after a kill: the number is still taken, by a process nobody waited for or by a new one.
     assert {found.state for found in run_record.load_all(str(tmp_path))} == {"interrupted"}
+
+
+def test_from_builds_on_the_newest_run_whose_outputs_are_still_there(tmp_path):
+    settings = make_config("taxi", root=str(tmp_path))
+    records = []
+    for name in ("first", "second"):
+        record = run_record.start("taxi", str(tmp_path), "data", ["A", "B"])
+        (tmp_path / name).mkdir()
+        record.step("A").state, record.step("A").outputs = "ran", {"out": str(tmp_path / name)}
+        record.save()
+        records.append(record.run_id)
+    assert session._base_run(settings, ["A", "B"], "B").run_id == records[1]
+    (tmp_path / "second").rmdir()
+    assert session._base_run(settings, ["A", "B"], "B").run_id == records[0]
+    (tmp_path / "first").rmdir()
+    with pytest.raises(ConfigError, match="has the outputs of A"):
+        session._base_run(settings, ["A", "B"], "B")
 
 
 def test_cleaning_keeps_what_kept_runs_and_blessings_need(tmp_path, store):
