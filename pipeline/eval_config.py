@@ -1,11 +1,15 @@
 """TFMA's EvalConfig from the workload's `evaluate` section."""
 
+import difflib
 import json
 
+import tf_keras
+from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 
 from components.evaluator.results import CONFUSION_AT
 from pipeline.config import EvaluateConfig, MetricConfig
+from pipeline.errors import ConfigError
 
 # A SavedModel called through its signatures, whatever wrote it. Unless told, TFMA tries to load it as a Keras model
 # first, once for every copy that it makes.
@@ -65,6 +69,8 @@ def _options(config: EvaluateConfig) -> config_pb2.Options:
 
 def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) -> config_pb2.MetricConfig:
     module, _, class_name = metric.name.rpartition(".")
+    if not module:
+        _check_name(class_name)
     result = config_pb2.MetricConfig(
         class_name=class_name,
         module=module,
@@ -78,6 +84,17 @@ def _metric(metric: MetricConfig, config: EvaluateConfig, has_baseline: bool) ->
     threshold = _threshold(metric, has_baseline)
     result.per_slice_thresholds.append(config_pb2.PerSliceMetricThreshold(slicing_specs=specs, threshold=threshold))
     return result
+
+
+def _check_name(class_name: str) -> None:
+    """TFMA itself would find out after the training."""
+    known = {*metric_types.registered_metrics(), *(name for name in dir(tf_keras.metrics) if name[0].isupper())}
+    if class_name not in known:
+        close = difflib.get_close_matches(class_name, known, n=1, cutoff=0.5)
+        raise ConfigError(
+            f"evaluate.metrics: neither TFMA nor tf_keras has a metric `{class_name}`"
+            + (f"; did you mean {close[0]}?" if close else "; a metric of your own needs its dotted path")
+        )
 
 
 def _confusion(config: EvaluateConfig) -> list[config_pb2.MetricConfig]:

@@ -16,6 +16,7 @@ from components.evaluator.grouped_metrics import grouped_eval_config
 from components.evaluator.verdict import natural_order, tfma_name
 from components.model_registry.executor import overall_metrics
 from pipeline.config import EvaluateConfig, MetricConfig
+from pipeline.errors import ConfigError
 from pipeline.eval_config import build_eval_config
 
 NUM_EXAMPLES = 400
@@ -213,3 +214,8 @@ def test_bounds_hold_for_the_whole_only_unless_asked():
 def test_slices_are_ordered_as_people_count():
     names = ["hour=10", "hour=2", "all", "hour=2, kind=b", "hour=1.5", "kind=a"]
     assert sorted(names, key=natural_order) == ["all", "hour=1.5", "hour=2", "hour=2, kind=b", "hour=10", "kind=a"]
+
+
+def test_an_unknown_metric_is_refused_before_anything_runs():
+    with pytest.raises(ConfigError, match="`AUK`; did you mean AUC"):
+        build_eval_config(_config(metrics=(MetricConfig(name="AUK", at_least=0.9),)))
