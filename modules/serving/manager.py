@@ -301,6 +301,11 @@ class ModelManager:
         seconds = time.monotonic() - started
         if error is None:
             _LOG.info("Loaded servable version {name: %s version: %d} in %.1f s", version.name, version.number, seconds)
+        elif not os.path.isdir(version.path):
+            # Renamed away while it was looked for, or since: no attempt at this model. Gone for good, it is retired.
+            version.attempts -= 1
+            version.move_to(State.LOADING, error)
+            version.next_attempt = time.monotonic() + self._loading.retry_seconds
         elif version.attempts > self._loading.max_retries:
             _LOG.error("Giving up on {name: %s version: %d}: %s", version.name, version.number, error)
             version.move_to(State.END, error)

@@ -12,7 +12,7 @@ from modules.serving import model_api
 from modules.serving.manager import LoadingConfig, ModelManager, ModelRef
 from modules.serving.model_config import ModelConfig, VersionPolicy, models_under
 from modules.serving.status import Code, ServingError
-from modules.serving.versions import State
+from modules.serving.versions import ModelVersion, State
 from modules.serving.warmup import MAX_RECORDS, WARMUP_FILE
 
 LOADING = LoadingConfig(poll_seconds=0.05, max_retries=0)
@@ -146,6 +146,17 @@ class TestSwap:
         for version in (1, 2):
             os.rename(base / str(version), base / f".gone-{version}")
         eventually(lambda: states(manager) == {1: State.END, 2: State.END})
+
+    def test_a_folder_that_is_away_when_it_is_to_be_loaded_is_not_given_up(self, start, base, publish):
+        publish(base, 1)
+        manager = start()
+        seen_just_before = ModelVersion("small", 2, str(base / "2"), manager._loading.log)
+        for _ in range(manager._loading.max_retries + 1):
+            manager._load(seen_just_before)
+        assert seen_just_before.state is State.LOADING
+        publish(base, 2)
+        manager._load(seen_just_before)
+        assert seen_just_before.state is State.AVAILABLE
 
 
 class TestLabels:
