@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -248,7 +249,10 @@ class KubeflowConfig:
 
     def trainer_cluster(self) -> dict:
         """Settings of the Trainer's ClusterConfig, with what the pods of workers have in common with those of steps."""
-        if set(self.trainer.get("backends", ["local"])) == {"local"}:
+        backends, pods_of_its_own = self.trainer.get("backends", ["local"]), self.trainer.get("kubernetes", {})
+        if not isinstance(backends, list | tuple) or not isinstance(pods_of_its_own, Mapping):
+            return dict(self.trainer)  # ClusterConfig says what is wrong with it
+        if all(backend == "local" for backend in backends):
             return dict(self.trainer)
         step = self.step("Trainer")
         pods = {
@@ -259,7 +263,7 @@ class KubeflowConfig:
             "shared_dir": f"{self.storage}/training",
             "run_as_user": IMAGE_USER,
         }
-        return {**self.trainer, "kubernetes": {**pods, **self.trainer.get("kubernetes", {})}}
+        return {**self.trainer, "kubernetes": {**pods, **pods_of_its_own}}
 
 
 def _check_registry(registry: str) -> None:

@@ -1,90 +1,17 @@
-"""Reads nested mappings (from YAML) into frozen dataclasses, strictly: every unknown key or bad value is named."""
+"""The reader of configurations, with the pipeline's own error."""
 
-import dataclasses
-import difflib
-import types
-import typing
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from components import config_reader
 from pipeline.errors import ConfigError
 
 T = TypeVar("T")
 
 
 def read(cls: type[T], mapping: Any, where: str) -> T:
-    """An instance of the dataclass `cls` from `mapping`.
-
-    Args:
-      cls: a dataclass; its fields are str, int, float, bool, dict, such dataclasses, tuples or unions of them.
-      mapping: keys are field names; a field without a default must be there.
-      where: what to call the mapping in messages, such as `modules/taxi/workload.yaml`.
+    """See components.config_reader.read.
 
     Raises:
-      ConfigError: naming the key, what it holds, what is allowed, and the nearest known key for a misspelt one.
+      ConfigError: naming the key, what it holds and what is allowed.
     """
-    if not isinstance(mapping, Mapping):
-        raise ConfigError(f"{where}: expected a mapping of keys to values, found {_shown(mapping)}")
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    for key in mapping:
-        if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise ConfigError(f"{where}: unknown key `{key}`.{hint} Allowed: {', '.join(fields)}.")
-    hints = typing.get_type_hints(cls)
-    values = {key: _value(hints[key], value, f"{where}: `{key}`") for key, value in mapping.items()}
-    missing = [name for name, field in fields.items() if name not in values and not _has_default(field)]
-    if missing:
-        raise ConfigError(f"{where}: missing key `{missing[0]}`.")
-    try:
-        return cls(**values)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def _value(expected: Any, value: Any, where: str) -> Any:
-    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
-    if origin in (typing.Union, types.UnionType):
-        return _union_member(arguments, value, where)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where}: expected a list, found {_shown(value)}")
-        return tuple(_value(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
-    if origin in (dict, Mapping) or expected is dict:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: expected a mapping, found {_shown(value)}")
-        return dict(value)
-    if dataclasses.is_dataclass(expected):
-        return read(expected, value, where)  # type: ignore[arg-type]
-    return _scalar(expected, value, where)
-
-
-def _union_member(arguments: tuple, value: Any, where: str) -> Any:
-    if value is None and type(None) in arguments:
-        return None
-    candidates = [argument for argument in arguments if argument is not type(None)]
-    for candidate in candidates[:-1]:
-        try:
-            return _value(candidate, value, where)
-        except ConfigError:
-            continue  # the last candidate's message is the one that is shown
-    return _value(candidates[-1], value, where)
-
-
-def _scalar(expected: Any, value: Any, where: str) -> Any:
-    if expected is Any:
-        return value
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, expected) and not (expected is int and isinstance(value, bool)):
-        return value
-    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-    raise ConfigError(f"{where}: expected {names.get(expected, expected)}, found {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else f"{value!r}"
-
-
-def _has_default(field: dataclasses.Field) -> bool:
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return config_reader.read(cls, mapping, where, ConfigError)

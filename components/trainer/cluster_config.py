@@ -5,11 +5,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from components import config_reader
 from components.trainer.errors import TrainingConfigError
 from components.trainer.kubernetes.config import KubernetesConfig
 
 LOCAL = "local"
 BACKENDS = (LOCAL, "trainjob", "jobset", "indexed-job", "tfjob")
+_MAX_PORT = 65535
+_AT_LEAST_0 = (
+    *("num_parameter_servers", "max_restarts", "grace_seconds", "peer_exit_seconds"),
+    *("restart_backoff_seconds", "max_restart_backoff_seconds"),
+)
+_OWN_VARIABLES = ("TF_CONFIG", "JOB_COMPLETION_INDEX")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,28 +43,28 @@ class ClusterConfig:
     kubernetes: KubernetesConfig | None = None  # needed by every backend but local
 
     def __post_init__(self) -> None:
-        # Lists come from JSON and YAML; a tuple keeps the frozen class hashable in spirit and in fact.
-        object.__setattr__(self, "backends", tuple(self.backends))
+        object.__setattr__(self, "backends", tuple(self.backends))  # a list is as good in Python code
         unknown = [name for name in self.backends if name not in BACKENDS]
         if unknown or not self.backends:
-            raise TrainingConfigError(f"cluster: backends has {unknown or 'nothing'}; allowed: {', '.join(BACKENDS)}")
+            raise TrainingConfigError(f"backends has {unknown or 'nothing'}; allowed: {', '.join(BACKENDS)}")
         self._require("num_workers", self.num_workers >= 1, "at least 1")
-        self._require("num_parameter_servers", self.num_parameter_servers >= 0, "0 or more")
-        self._require("max_restarts", self.max_restarts >= 0, "0 or more")
-        self._require("restart_backoff_seconds", self.restart_backoff_seconds >= 0, "0 or more")
-        self._require("grace_seconds", self.grace_seconds >= 0, "0 or more")
-        self._require("first_port", self.first_port == 0 or 1024 <= self.first_port <= 65000, "0, or 1024 to 65000")
+        for name in _AT_LEAST_0:
+            self._require(name, getattr(self, name) >= 0, "0 or more")
+        last_port = self.first_port + sum(self.task_counts().values()) - 1
+        is_port = self.first_port == 0 or (self.first_port >= 1024 and last_port <= _MAX_PORT)
+        self._require("first_port", is_port, f"0, or 1024 and above with all workers' ports up to {_MAX_PORT}")
         self._require("deadline_seconds", self.deadline_seconds is None or self.deadline_seconds > 0, "more than 0")
-        if isinstance(self.kubernetes, Mapping):
-            object.__setattr__(self, "kubernetes", KubernetesConfig.from_dict(self.kubernetes, "cluster: kubernetes"))
+        for name in _OWN_VARIABLES:
+            if name in self.env:
+                raise TrainingConfigError(f"env has {name}, which the step sets itself for each worker; leave it out")
         if self.kubernetes is None and self.backends != (LOCAL,):
-            raise TrainingConfigError(f"cluster: backends {', '.join(self.backends)} need kubernetes with an image")
+            raise TrainingConfigError(f"backends {', '.join(self.backends)} need kubernetes with an image")
         if self.evaluator and not self.num_parameter_servers:
-            raise TrainingConfigError("cluster: evaluator needs num_parameter_servers of at least 1")
+            raise TrainingConfigError("evaluator needs num_parameter_servers of at least 1")
 
     def _require(self, field: str, is_valid: bool, expected: str) -> None:
         if not is_valid:
-            raise TrainingConfigError(f"cluster: {field} is {getattr(self, field)}; expected {expected}")
+            raise TrainingConfigError(f"{field} is {getattr(self, field)}; expected {expected}")
 
     @property
     def is_distributed(self) -> bool:
@@ -85,13 +92,6 @@ class ClusterConfig:
         """Builds the configuration from a mapping; `where` (file and section) goes into the messages.
 
         Raises:
-          TrainingConfigError: a key is unknown or a value is not allowed.
+          TrainingConfigError: a key is unknown, or a value is of the wrong kind or not allowed; names it.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise TrainingConfigError(f"{where}: unknown {', '.join(unknown)}; allowed: {', '.join(sorted(known))}")
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise TrainingConfigError(f"{where}: {error}") from error
+        return config_reader.read(cls, values, where, TrainingConfigError)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from components import config_reader
 from components.trainer.errors import TrainingConfigError
 
 PREFERRED = "preferred"
@@ -76,15 +77,11 @@ class KubernetesConfig:
     annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in (("volumes", VolumeClaim), ("secret_variables", SecretVariable)):
-            items = tuple(_item(item, kind, f"kubernetes: {name}") for item in getattr(self, name))
-            object.__setattr__(self, name, items)
-        for name in ("image_pull_secrets", "env_from_secrets", "tolerations"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         _require(bool(self.image), "image", self.image, "the image that holds your code and this package")
         _require(self.placement in (PREFERRED, REQUIRED), "placement", self.placement, f"{PREFERRED} or {REQUIRED}")
-        _require(self.num_gpus >= 0, "num_gpus", self.num_gpus, "0 or more")
-        _require(self.stall_seconds >= 0, "stall_seconds", self.stall_seconds, "0 or more")
+        for name in ("num_gpus", "gang_timeout_seconds", "stall_seconds", "ttl_seconds"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        _require(self.run_as_user is None or self.run_as_user >= 0, "run_as_user", self.run_as_user, "0 or more")
         _require(self.termination_grace_seconds > 0, "termination_grace_seconds", self.termination_grace_seconds, "> 0")
         mounts = [volume.mount_path.rstrip("/") for volume in self.volumes if not volume.read_only]
         is_shared = any(self.shared_dir == mount or self.shared_dir.startswith(mount + "/") for mount in mounts)
@@ -95,26 +92,11 @@ class KubernetesConfig:
         """Builds the configuration from a mapping; `where` goes into the messages.
 
         Raises:
-          TrainingConfigError: a key is unknown or missing, or a value is not allowed.
+          TrainingConfigError: a key is unknown or missing, or a value is of the wrong kind or not allowed; names it.
         """
-        return _item(values, cls, where)
-
-
-def _item(values: Any, kind: type, where: str) -> Any:
-    if isinstance(values, kind):
-        return values
-    known = {field.name for field in dataclasses.fields(kind)}
-    if not isinstance(values, Mapping):
-        raise TrainingConfigError(f"{where}: expected a mapping with {', '.join(sorted(known))}; got {values!r}")
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise TrainingConfigError(f"{where}: unknown {', '.join(unknown)}; allowed: {', '.join(sorted(known))}")
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise TrainingConfigError(f"{where}: {error}") from error
+        return config_reader.read(cls, values, where, TrainingConfigError)
 
 
 def _require(is_valid: bool, field: str, value: object, expected: str) -> None:
     if not is_valid:
-        raise TrainingConfigError(f"kubernetes: {field} is {value!r}; expected {expected}")
+        raise TrainingConfigError(f"{field} is {value!r}; expected {expected}")

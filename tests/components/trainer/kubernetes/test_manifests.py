@@ -190,15 +190,14 @@ def test_names(prefix):
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, "missing 1 required keyword-only argument: 'image'"),
+        ({}, "workload.yaml: train: kubernetes: missing key `image`"),
         ({"image": ""}, "image is ''; expected the image that holds your code"),
-        ({"image": "x", "gpus": 1}, "unknown gpus; allowed: annotations, .*num_gpus"),
+        ({"image": "x", "gpus": 1}, "unknown key `gpus`. Did you mean `num_gpus`"),
         ({"image": "x", "placement": "close"}, "placement is 'close'; expected preferred or required"),
-        (
-            {"image": "x", "volumes": ["data"]},
-            "volumes: expected a mapping with claim, mount_path, read_only; got",
-        ),
-        ({"image": "x", "volumes": [{"claim": "a"}]}, "volumes: .*missing 1 required .*'mount_path'"),
+        ({"image": "x", "num_gpus": "x"}, "`num_gpus`: expected a whole number, found 'x'"),
+        ({"image": "x", "volumes": ["data"]}, r"`volumes`\[0\]: expected a mapping of keys to values, found 'data'"),
+        ({"image": "x", "volumes": [{"claim": "a"}]}, r"`volumes`\[0\]: missing key `mount_path`"),
+        ({"image": "x", "node_selector": {"gpu": True}}, "`node_selector`: `gpu`: expected text, found True"),
         ({"image": "x", "shared_dir": "/shared"}, "shared_dir is '/shared'; expected below a writable volume"),
     ],
 )
