@@ -34,6 +34,12 @@ class ClusterSpec:
         return self.index + (len(self.tasks.get("chief", ())) if self.role == "worker" else 0)
 
     @property
+    def rank_on_host(self) -> int:
+        """How many of the workers before this one are on the same machine; pods have an address of their own each."""
+        hosts = [_host(address) for role in ("chief", "worker") for address in self.tasks.get(role, ())]
+        return hosts[: self.worker_rank].count(hosts[self.worker_rank]) if hosts and self.role != "evaluator" else 0
+
+    @property
     def is_chief(self) -> bool:
         """Whether this task saves checkpoints, writes telemetry and exports."""
         return self.role in ("chief", "worker") and self.worker_rank == 0
@@ -126,6 +132,10 @@ def _check_duplicates(tasks: Mapping[str, tuple[str, ...]]) -> None:
             if address in seen:
                 raise TrainingConfigError(f"TF_CONFIG: {seen[address]} and {member} have the same address {address}")
             seen[address] = member
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Every setting of the training engine, in one frozen dataclass. Standard library only."""
 
 import dataclasses
+import difflib
 import math
 import types
 import typing
@@ -11,6 +12,10 @@ from modules.training.errors import TrainingConfigError
 
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker", "parameter_server"]
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+
+_LARGEST = 2**31 - 1  # what TensorFlow takes everywhere
+_LARGEST_OF = {"prometheus_port": 65535, "shuffle_buffer": 100_000_000}  # the buffer's places are made at once
+_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,7 +149,7 @@ class TrainingConfig:
     log_every: int = 0
     """Steps between progress lines and TensorBoard points; 0: about every ten seconds."""
     prometheus_port: int = 0
-    """Serve metrics on this port plus the task's index; 0: no port."""
+    """Serve metrics on this port, on one machine plus the task's index (pods have an address each); 0: no port."""
     prometheus_textfile: str = ""
     """Also write the metrics to this file (node exporter's textfile collector)."""
     profile_steps: tuple[int, int] | None = None
@@ -159,6 +164,8 @@ class TrainingConfig:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not isinstance(value, bool):
                 _require(math.isfinite(value) and value >= 0, field.name, value, "a finite number, 0 or above")
+                largest = _LARGEST_OF.get(field.name, _LARGEST)
+                _require(value <= largest, field.name, value, f"at most {largest}")
         for name in ("steps", "epochs", "eval_steps", "eval_batch_size", "clip_norm"):
             value = getattr(self, name)
             _require(value is None or value > 0, name, value, "a number above 0, or nothing")
@@ -170,6 +177,14 @@ class TrainingConfig:
         )
         _require(self.teacher_weight <= 1, "teacher_weight", self.teacher_weight, "0 to 1")
         _require(self.teacher_temperature > 0, "teacher_temperature", self.teacher_temperature, "a number above 0")
+        for number, weight in self.class_weights:
+            _require(weight >= 0, "class_weights", f"{number}: {weight}", "weights of 0 or above")
+        _require(
+            not self.early_stopping_evals or bool(self.eval_every),
+            "early_stopping_evals",
+            self.early_stopping_evals,
+            "0, or eval_every as well: without it the only evaluation is at the end",
+        )
         if not self.deterministic:
             _require(self.sharding == "file", "deterministic", False, "true unless sharding is 'file'")
         if self.profile_steps is not None:
@@ -202,10 +217,12 @@ class TrainingConfig:
         if not isinstance(mapping, Mapping):
             raise TrainingConfigError(f"{where}: expected a mapping of settings, got {mapping!r}")
         hints = typing.get_type_hints(cls)
-        unknown = sorted(set(mapping) - set(hints))
+        unknown = [key for key in mapping if key not in hints]
         if unknown:
+            near = difflib.get_close_matches(str(unknown[0]), hints, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
             raise TrainingConfigError(
-                f"{where}: unknown setting {unknown[0]!r}; allowed are {', '.join(sorted(hints))}"
+                f"{where}: unknown setting {unknown[0]!r}{hint}; allowed are {', '.join(sorted(hints))}"
             )
         values = {key: _convert(value, hints[key], f"{where}: {key}") for key, value in mapping.items()}
         try:
@@ -240,7 +257,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return value
     if origin is tuple:
         if isinstance(value, Mapping):  # class_weights reads best as {0: 1.0, 1: 3.5}; JSON makes the keys strings
-            value = [[int(key), weight] for key, weight in value.items()]
+            value = [[_whole_number(key), weight] for key, weight in value.items()]
         if not isinstance(value, list | tuple):
             raise TrainingConfigError(f"{where} is {value!r}; expected a list")
         if arguments[-1] is Ellipsis:
@@ -251,5 +268,18 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise TrainingConfigError(f"{where} is {value!r}; expected {hint.__name__}")
+        remark = " (YAML takes 1e-3 for text: write 0.001 or 1.0e-3)" if hint is float and _is_number(value) else ""
+        raise TrainingConfigError(f"{where} is {value!r}; expected {_KINDS[hint]}{remark}")
     return value
+
+
+def _whole_number(key: Any) -> Any:
+    """The number that JSON has made text of; anything else as it is."""
+    return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False

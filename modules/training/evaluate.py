@@ -30,6 +30,11 @@ class Evaluator:
         self._strategy = tf.distribute.get_strategy()
         self._run = tf.function(self._loop, reduce_retracing=True, autograph=False)
 
+    @property
+    def names(self) -> list[str]:
+        """Of the numbers that an evaluation gives."""
+        return [self._mean_loss.name, *(metric.name for metric in self._metrics)]
+
     def __call__(self) -> dict[str, float]:
         """Evaluates; every worker gets the same numbers: "loss" and each metric by name."""
         num_batches = self._data.num_batches()

@@ -137,7 +137,8 @@ class RecordInput:
                 batches = self._largest(batches)
             if not batches:
                 raise TrainingDataError(
-                    f"{count} examples are less than one global batch of {self.global_batch} and drop_remainder is set"
+                    f"{count} examples are less than one global batch of {self.global_batch}, and drop_remainder is "
+                    "set; make batch_size smaller or leave drop_remainder out"
                 )
             self._num_batches = batches
         return self._num_batches
@@ -145,8 +146,10 @@ class RecordInput:
     @as_it_is
     def training_batches(self, start: int = 0) -> tf.data.Dataset:
         """Endless replica batches, beginning at global batch number `start` of the whole training."""
-        # Whatever the traced functions below need to know is found out before, eagerly.
-        epoch, skip = divmod(start, self.num_batches()) if start or self.sharding == "file" else (0, 0)
+        # Whatever the traced functions below need to know is found out before, eagerly; with drop_remainder also that
+        # an epoch has a batch at all, for an endless row of empty epochs would hang.
+        is_counted = bool(start) or self.sharding == "file" or self._config.drop_remainder
+        epoch, skip = divmod(start, self.num_batches()) if is_counted else (0, 0)
         if self._config.cache:
             self._load()
         epochs = tf.data.Dataset.range(epoch, _FOREVER)

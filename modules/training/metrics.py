@@ -6,7 +6,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge
 
 from modules.training.errors import TrainingConfigError
-from modules.training.telemetry import Snapshot
+from modules.training.telemetry import Snapshot, say
 
 _PREFIX = "sluice_training_"
 _HELP = {
@@ -31,7 +31,7 @@ class PrometheusMetrics:
         """Serves on `port` and writes to `textfile`, either if given.
 
         Raises:
-          TrainingConfigError: the port is taken.
+          TrainingConfigError: the port is taken, or the file cannot be written.
         """
         self._registry = CollectorRegistry()
         self._task, self._textfile = task, textfile
@@ -43,9 +43,16 @@ class PrometheusMetrics:
         if port:
             try:
                 self._server, _ = prometheus_client.start_http_server(port, registry=self._registry)
+            except (OSError, OverflowError) as error:
+                raise TrainingConfigError(
+                    f"prometheus_port: port {port} cannot be used ({error}); choose another or 0"
+                ) from None
+        if textfile:
+            try:
+                prometheus_client.write_to_textfile(textfile, self._registry)
             except OSError as error:
                 raise TrainingConfigError(
-                    f"prometheus_port: port {port} is taken ({error.strerror}); choose another or 0"
+                    f"prometheus_textfile: {textfile} cannot be written ({error.strerror}); choose another file"
                 ) from None
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
@@ -67,7 +74,10 @@ class PrometheusMetrics:
     def _write(self) -> None:
         self._seen.labels(self._task).set(time.time())
         if self._textfile:
-            prometheus_client.write_to_textfile(self._textfile, self._registry)
+            try:
+                prometheus_client.write_to_textfile(self._textfile, self._registry)
+            except OSError as error:  # the disk is full, say: no reason to stop training
+                say(f"warning: {self._textfile} is not up to date: {error.strerror}")
 
     def close(self) -> None:
         """Stops serving; the text file stays for whoever reads it next."""

@@ -54,7 +54,7 @@ class Session:
     last_snapshot: Snapshot | None = None
 
     def __post_init__(self) -> None:
-        self.best = BestMetric(self.config)
+        self.best = BestMetric(self.config, self.evaluator.names if self.evaluator else None)
 
     @property
     def global_step(self) -> int:

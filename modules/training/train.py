@@ -299,7 +299,7 @@ class _Training:
         if writes_events:
             reporters.append(TensorBoardWriter(folder))
         textfile = config.prometheus_textfile if cluster.is_chief else ""
-        port = config.prometheus_port + cluster.worker_rank if config.prometheus_port else 0
+        port = config.prometheus_port + cluster.rank_on_host if config.prometheus_port else 0
         if port or textfile:
             reporters.append(PrometheusMetrics(f"{cluster.role}-{cluster.index}", port, textfile))
         return reporters, Profile(f"{folder}/train", config.profile_steps, active=writes_events)

@@ -225,7 +225,7 @@ def test_training_pods_reach_each_other_and_are_scraped(kind):
     assert address["replacement"] == f"$1:{prometheus['ports'][0]['port']}"
     index = "batch_kubernetes_io_job_completion_index" if kind != "tfjob" else "training_kubeflow_org_replica_index"
     scraped = [kept(endpoint["relabelings"], {f"__meta_kubernetes_pod_label_{index}": str(rank)}) for rank in range(12)]
-    assert scraped == [True] + [False] * 11, "the others have other ports, and what worker 0 says is of all of them"
+    assert scraped == [True] + [False] * 11, "what worker 0 says is of all of them"
 
 
 def test_gpu_metrics_keep_the_pod_that_uses_the_gpu():

@@ -1,10 +1,12 @@
 """Settings and TF_CONFIG: what is wrong is named, with what is allowed."""
 
+import dataclasses
 import json
+import math
 
 import pytest
 
-from modules.training.cluster import read_cluster
+from modules.training.cluster import ClusterSpec, read_cluster
 from modules.training.config import TrainingConfig
 from modules.training.errors import TrainingConfigError
 from modules.training.strategy import choose_strategy
@@ -20,9 +22,20 @@ def test_settings_survive_json():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batchsize": 3}, "w.yaml: train: unknown setting 'batchsize'; allowed are accumulate, base_batch_size"),
-        ({"batch_size": "64"}, "w.yaml: train: batch_size is '64'; expected int"),
-        ({"batch_size": True}, "batch_size is True; expected int"),
+        (
+            {"batchsize": 3},
+            r"w.yaml: train: unknown setting 'batchsize' \(did you mean batch_size\?\); allowed are accumulate",
+        ),
+        ({1: 2}, "unknown setting 1; allowed are"),
+        ({"batch_size": "64"}, "w.yaml: train: batch_size is '64'; expected a whole number"),
+        ({"batch_size": True}, "batch_size is True; expected a whole number"),
+        ({"learning_rate": "1e-3"}, r"learning_rate is '1e-3'; expected a number \(YAML takes 1e-3 for text"),
+        ({"class_weights": {"a": 1}}, "class_weights is 'a'; expected a whole number"),
+        ({"class_weights": {0: -1}}, "class_weights is '0: -1.0'; expected weights of 0 or above"),
+        ({"seed": 2**40}, "seed is 1099511627776; expected at most 2147483647"),
+        ({"prometheus_port": 99999}, "prometheus_port is 99999; expected at most 65535"),
+        ({"shuffle_buffer": 10**9}, "shuffle_buffer is 1000000000; expected at most 100000000"),
+        ({"early_stopping_evals": 2}, "early_stopping_evals is 2; expected 0, or eval_every as well"),
         ({"batch_size": 0}, "batch_size is 0; expected a number above 0"),
         ({"precision": "fp16"}, "precision is 'fp16'; expected one of float32, mixed_bfloat16, mixed_float16"),
         ({"batch_size": 10, "accumulate": 4}, r"accumulate is 4; expected a divisor of batch_size \(10\)"),
@@ -36,6 +49,19 @@ def test_wrong_settings_are_named(settings, message):
     with pytest.raises(TrainingConfigError, match=message) as raised:
         TrainingConfig.from_dict(settings, "w.yaml: train")
     assert raised.value.exit_code == 2
+
+
+def test_metrics_are_on_one_port_in_pods_and_on_a_port_each_on_one_machine():
+    def ranks(tasks, roles):
+        return [ClusterSpec(tasks, role, index).rank_on_host for role, index in roles]
+
+    workers = [("worker", 0), ("worker", 1), ("worker", 2)]
+    assert ranks({"worker": ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")}, workers) == [0, 1, 2]
+    assert ranks({"worker": ("a-0.a:2222", "a-1.a:2222", "a-2.a:2222")}, workers) == [0, 0, 0]
+    assert ranks({"worker": ("one:1", "two:1", "one:2")}, workers) == [0, 0, 1]
+    assert ranks({"chief": ("one:1",), "worker": ("one:2", "two:1")}, [("chief", 0), *workers[:2]]) == [0, 1, 0]
+    assert ranks({}, workers[:1]) == [0]
+    assert ranks({"chief": ("one:1",), "worker": ("one:2",), "ps": ("one:3",)}, [("evaluator", 0)]) == [0]
 
 
 TWO = {"worker": ["a:1", "b:1"]}
@@ -91,3 +117,20 @@ def test_strategy_follows_tf_config_and_devices():
     assert choose_strategy(TrainingConfig(), cluster("ps", 0, asynchronous), 0) == "parameter_server"
     with pytest.raises(TrainingConfigError, match="strategy is 'mirrored', but TF_CONFIG describes a cluster"):
         choose_strategy(TrainingConfig(strategy="mirrored"), cluster("worker", 0, TWO), 2)
+
+
+ODD = ["x", "", "1e-3", 1.5, -1, True, None, [], ["x"], [[]], [1, "x"], {}, {"a": 1}, {"0": "x"}, math.nan, 10**30]
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(TrainingConfig), ids=lambda field: field.name)
+def test_an_odd_value_is_named_or_is_a_setting(field):
+    for value in ODD:
+        try:
+            config = TrainingConfig.from_dict({field.name: value}, "w.yaml: train")
+        except TrainingConfigError as error:
+            message = str(error)
+        else:
+            message = ""
+            assert TrainingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+        assert not message or message.startswith(f"w.yaml: train: {field.name} is "), value
+        assert "\n" not in message

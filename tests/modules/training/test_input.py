@@ -79,6 +79,13 @@ def test_a_worker_with_two_replicas_feeds_both(tmp_path):
     assert ids(data, 2) == [[2, 6, 10, 14, 18, 22], [3, 7, 11, 15, 19, 23]]
 
 
+@pytest.mark.parametrize("sharding", ["data", "file"])
+def test_an_epoch_without_a_whole_batch_is_refused_and_does_not_hang(tmp_path, sharding):
+    data = reader(write(tmp_path, [5, 6]), config(drop_remainder=True, sharding=sharding))
+    with pytest.raises(TrainingDataError, match="11 examples are less than one global batch of 12, and drop_remainder"):
+        data.training_batches()
+
+
 @pytest.mark.parametrize("start", [1, 4, 6, 11])
 def test_a_position_is_the_same_batch_again(tmp_path, start):
     files = write(tmp_path, [20, 17])

@@ -1,5 +1,6 @@
 """Progress for people and numbers for Prometheus."""
 
+import shutil
 import socket
 import urllib.request
 
@@ -72,10 +73,20 @@ def test_prometheus_serves_what_the_progress_line_says():
         assert 'sluice_training_step{task="worker-1"} 10.0' in text
         assert 'sluice_training_loss_scale{task="worker-1"} 2.0' in text
         assert 'sluice_training_evaluation{metric="auc",task="worker-1"} 0.75' in text
-        with pytest.raises(TrainingConfigError, match=f"prometheus_port: port {port} is taken"):
+        with pytest.raises(TrainingConfigError, match=f"prometheus_port: port {port} cannot be used"):
             PrometheusMetrics("worker-1", port)
     finally:
         metrics.close()
+
+
+def test_a_text_file_that_cannot_be_written_is_refused_at_first_and_only_reported_later(tmp_path, capsys):
+    with pytest.raises(TrainingConfigError, match=r"prometheus_textfile: .*missing/a.prom cannot be written \(No such"):
+        PrometheusMetrics("worker-0", textfile=str(tmp_path / "missing" / "a.prom"))
+    (tmp_path / "there").mkdir()
+    metrics = PrometheusMetrics("worker-0", textfile=str(tmp_path / "there" / "a.prom"))
+    shutil.rmtree(tmp_path / "there")
+    metrics.training(snapshot())
+    assert "a.prom is not up to date: No such file" in capsys.readouterr().err
 
 
 def test_the_loop_returns_at_the_next_thing_to_do():

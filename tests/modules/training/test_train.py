@@ -182,6 +182,22 @@ def test_folders_that_cannot_be_written_are_named_and_leave_nothing(fn_args, tmp
         train(fn_args, config=settings(steps=2))
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"best_metric": "acu"}, "best_metric 'acu' is not evaluated; there are loss, auc"),
+        ({"eval_every": 1}, "eval_every needs evaluation data, and there is none"),
+        ({"keep_best": True}, "keep_best needs evaluation data, and there is none"),
+    ],
+)
+def test_what_the_evaluation_cannot_give_is_refused_before_the_first_step(fn_args, values, message):
+    if "best_metric" not in values:
+        fn_args.eval_files = []
+    with pytest.raises(training.TrainingConfigError, match=message):
+        train(fn_args, config=settings(steps=2, checkpoint_every_steps=1, **values))
+    assert not Path(fn_args.model_run_dir, "checkpoints").exists()
+
+
 def test_half_precision_outputs_are_refused_with_the_layer_to_change(fn_args):
     def build():
         inputs = {"miles_xf": tf_keras.Input((1,), name="miles_xf")}
