@@ -23,6 +23,7 @@ from components.pusher.component import Pusher
 from components.pusher.config import PushTarget
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.component import Trainer
+from pipeline import engine_settings
 from pipeline.config import PipelineConfig
 from pipeline.errors import ConfigError
 from pipeline.eval_config import build_eval_config
@@ -150,6 +151,7 @@ def _statistics_and_schema(config: PipelineConfig, examples: base_component.Base
 def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, records, schema, transform) -> Trainer:
     train = config.workload.train
     engine = {"precision": train.precision, **train.engine}
+    engine_settings.check(train.run_fn, engine, f"workload {config.workload.name}: train.engine")
     return Trainer(
         run_fn=train.run_fn,
         examples=records,
