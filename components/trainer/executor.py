@@ -9,8 +9,9 @@ from tfx.components.trainer import executor
 from tfx.types import standard_component_specs
 from tfx.utils import json_utils
 
-from components.trainer import unfinished
+from components.trainer import exit_codes, unfinished
 from components.trainer.cluster_config import ClusterConfig
+from components.trainer.errors import TrainingError
 from components.trainer.fn_args import plain_fields
 from components.trainer.launch import launch
 from components.trainer.training_spec import TrainingSpec
@@ -54,7 +55,13 @@ class Executor(executor.GenericExecutor):
                 job_dir=_job_dir(working_dir),
                 name=self._pipeline_name(),
             )
-            launch(spec, cluster)
+            try:
+                launch(spec, cluster)
+            except TrainingError as error:
+                if working_dir == model_run.uri or not exit_codes.is_retryable(error.exit_code):
+                    raise
+                hint = "the same run again goes on from the last checkpoint"
+                raise TrainingError(f"{error}; {hint}", error.exit_code) from error
 
     def _pipeline_name(self) -> str:
         info = self._context.pipeline_info if self._context else None

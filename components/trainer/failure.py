@@ -41,10 +41,10 @@ def own_traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
 
 
-def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> None:
-    """Leaves the reason where the step looks for it, whole or not at all.
+def leave_reason(path: pathlib.Path, error: BaseException, exit_code: int) -> None:
+    """Leaves the reason where the step looks for it, whole or not at all; the step tells it, once.
 
-    Where it cannot be written (a full disk, say), the process says so and still ends with its own exit code.
+    Said here as well where it cannot be written (a full disk, say), and in a pod, whose log is read by itself.
     """
     record = {
         "time": time.time(),
@@ -54,12 +54,18 @@ def write_record(path: pathlib.Path, error: BaseException, exit_code: int) -> No
         "is_message": is_message(error),
         "traceback": own_traceback(error),
     }
+    termination_log = os.environ.get(TERMINATION_LOG_VARIABLE)
+    is_said = bool(termination_log)
     try:
         _write_whole(path, json.dumps(record))
-        if termination_log := os.environ.get(TERMINATION_LOG_VARIABLE):
+        if termination_log:
             pathlib.Path(termination_log).write_bytes(_shortened(record))
     except OSError as failed:
         print(f"the reason could not be left in {failed.filename}: {failed.strerror}", file=sys.stderr, flush=True)
+        is_said = True
+    if is_said:
+        text = f"error: {error}\n" if record["is_message"] else record["traceback"]
+        print(text, file=sys.stderr, end="", flush=True)
 
 
 def _write_whole(path: pathlib.Path, text: str) -> None:
@@ -99,14 +105,30 @@ def explain(ended: Sequence[EndedTask], num_restarts: int) -> JobResult:
     return JobResult(
         exit_code=cause.exit_code,
         message=reason,
-        details="" if cause.record.get("is_message") else str(cause.record.get("traceback", "")),
+        traceback=str(cause.record.get("traceback", "")),
+        is_explained=bool(cause.record.get("is_message")),
         num_restarts=num_restarts,
     )
 
 
-def cancelled(num_restarts: int) -> JobResult:
-    """The result of a job that was asked to stop."""
-    return JobResult(exit_code=exit_codes.PREEMPTED, message="training was cancelled", num_restarts=num_restarts)
+def cancelled(num_restarts: int, ended: Sequence[EndedTask] = (), killed: Sequence[str] = ()) -> JobResult:
+    """The result of a job that was asked to stop.
+
+    Args:
+      num_restarts: before that.
+      ended: the tasks that have ended; what the first of them says about its last checkpoint is told.
+      killed: tasks that were given the time to write one, and did not end.
+    """
+    messages = [task.record["message"] for task in ended if task.record.get("is_message")]
+    if killed:
+        names = ", ".join(task.replace("-", " ") for task in sorted(killed))
+        messages.append(f"{names} did not end in time (cluster: grace_seconds) and had to be killed")
+    return JobResult(
+        exit_code=exit_codes.PREEMPTED,
+        message=": ".join(["training was stopped", *messages[:1]]),
+        was_cancelled=True,
+        num_restarts=num_restarts,
+    )
 
 
 def too_late(num_restarts: int) -> JobResult:

@@ -9,11 +9,13 @@ from components.trainer import exit_codes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """How a job ended. `message` says why in one line, for a person; `details` is the failing task's traceback."""
+    """How a job ended."""
 
     exit_code: int
-    message: str
-    details: str = ""
+    message: str  # why, in one line, for a person
+    traceback: str = ""  # of the task that failed, where it could leave one
+    is_explained: bool = False  # the message is all that a person needs to know; nobody has to read the traceback
+    was_cancelled: bool = False  # asked to stop from outside
     num_restarts: int = 0
 
     @property

@@ -41,7 +41,7 @@ def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
             prepared.job.submit()
             result = _run(prepared.job)
         if not result.is_done:
-            raise _failure(result, cluster)
+            raise _failure(result, cluster.is_distributed)
         export.publish(prepared.spec)
         if prepared.spec is not spec:
             stage_out(spec, prepared.spec)
@@ -60,18 +60,23 @@ def _run(job: Job) -> JobResult:
     except BaseException:  # Ctrl-C above all: the workers are told, and waited for, before it goes on
         try:
             job.cancel()
-            job.wait()
+            print(job.wait().message, file=sys.stderr, flush=True)
         except BaseException:  # Ctrl-C again
             job.cancel()
             job.wait()
         raise
 
 
-def _failure(result: JobResult, cluster: ClusterConfig) -> TrainingError:
-    if result.details and cluster.is_distributed:
-        # It is among the lines above as well, but so are those of the peers that failed because of it.
-        print(f"the cause, in the words of the task that failed:\n{result.details}", file=sys.stderr, flush=True)
-    return TrainingError(f"training failed: {result.message}", result.exit_code)
+def _failure(result: JobResult, is_distributed: bool) -> TrainingError:
+    """The error to raise; first the cause is shown, where a person has to look at the code."""
+    if result.traceback and not result.is_explained:
+        head = "the cause, in the words of the task that failed:\n" if is_distributed else ""
+        print(f"{head}{result.traceback.rstrip()}", file=sys.stderr, flush=True)
+    message = result.message if result.was_cancelled else f"training failed: {result.message}"
+    error = TrainingError(message, result.exit_code)
+    if result.is_explained and result.traceback:
+        error.add_note(result.traceback)  # shown with --debug
+    return error
 
 
 @contextlib.contextmanager

@@ -79,6 +79,8 @@ class LocalJob:
                 return dataclasses.replace(result, message=f"{result.message}; {note}")
             delay = min(self._cluster.restart_backoff_seconds * 2**attempt, self._cluster.max_restart_backoff_seconds)
             attempt += 1
+            for line in () if result.is_explained else result.traceback.splitlines():
+                self._log.append(line)
             self._log.append(
                 f"restart {attempt} of {self._cluster.max_restarts} of all workers in {delay:g} s: {result.message}"
             )
@@ -153,7 +155,8 @@ class LocalJob:
                 # The model is whole. The others leave at once, unless they hang or still save their scratch copies.
                 kill_at = min(kill_at, time.monotonic() + 4 * self._cluster.peer_exit_seconds)
         if was_told and not (ended and all(task.exit_code == exit_codes.DONE for task in ended)):
-            return cancelled(attempt)
+            ran_out = awaited - {task.task for task in ended} if self._cancels == 1 else ()
+            return cancelled(attempt, ended, sorted(ran_out))
         return too_late(attempt) if self._deadline <= time.monotonic() else explain(ended, attempt)
 
     def _exit_code(self, worker: WorkerProcess, ended: list[EndedTask]) -> int:

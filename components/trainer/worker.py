@@ -57,13 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         if code not in (exit_codes.DONE, exit_codes.PREEMPTED):
-            failure.write_record(spec.failure_path(task), error, code)
+            failure.leave_reason(spec.failure_path(task), error, code)
         return code
     except BaseException as error:
-        text = f"error: {error}\n" if failure.is_message(error) else failure.own_traceback(error)
-        print(text, file=sys.stderr, end="", flush=True)
         code = _exit_code(error, is_distributed=len(task_types) > 0 and "TF_CONFIG" in os.environ)
-        failure.write_record(spec.failure_path(task), error, code)
+        failure.leave_reason(spec.failure_path(task), error, code)
         return code
 
 

@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains; returns the exit code."""
     from components.trainer.cluster_config import ClusterConfig
-    from components.trainer.launch import launch
     from components.trainer.stand_alone import make_spec
 
     started = time.monotonic()
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.resume and not pathlib.Path(spec.fn_args["model_run_dir"]).exists():
         print(f"nothing to resume in {args.output}: training begins at step 0", file=sys.stderr)
-    result = launch(spec, cluster)
+    result = _launched(spec, cluster)
     summary = {
         "model": spec.fn_args["serving_model_dir"],
         "model_run": spec.fn_args["model_run_dir"],
@@ -84,6 +83,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"trained in {summary['seconds']} s; the model is in {summary['model']}", file=sys.stderr)
     return 0
+
+
+def _launched(spec: Any, cluster: Any) -> Any:
+    """`launch`, which says how to go on where that makes sense."""
+    from components.trainer import exit_codes
+    from components.trainer.errors import TrainingError
+    from components.trainer.launch import launch
+
+    how = "add --resume to go on from the last checkpoint"
+    try:
+        return launch(spec, cluster)
+    except TrainingError as error:
+        if not exit_codes.is_retryable(error.exit_code):
+            raise
+        raise TrainingError(f"{error}; {how}", error.exit_code) from error
+    except KeyboardInterrupt:
+        print(how, file=sys.stderr)
+        raise
 
 
 def engine_settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -36,7 +36,8 @@ def result_of(outcome: Outcome, pods: Sequence[Mapping[str, Any]], num_restarts:
         return JobResult(exit_code=exit_codes.DONE, message="training is done", num_restarts=num_restarts)
     ended = [task for pod in pods if (task := _ended(pod)) and task.exit_code != exit_codes.DONE]
     if ended:
-        return explain(ended, num_restarts)
+        # The pods' logs have been shown line by line, tracebacks and all.
+        return dataclasses.replace(explain(ended, num_restarts), traceback="")
     # The job's own words are all there is. Only pods that were lost are worth another try.
     is_permanent = any(word in f"{outcome.reason} {outcome.message}" for word in ("PodFailurePolicy", "Deadline"))
     return JobResult(

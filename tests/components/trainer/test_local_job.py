@@ -120,8 +120,10 @@ def test_the_cause_is_named_and_shown(make_spec, capfd, run_fn):
         launch(make_spec(run_fn), cluster(3))
     assert str(caught.value) == "training failed: worker 1: ValueError: the label of row 17 is neither 0 nor 1"
     assert caught.value.exit_code == 1
-    shown = capfd.readouterr().err.partition("the cause, in the words of the task that failed:")[2]
-    assert 'raise ValueError("the label of row 17 is neither 0 nor 1")' in shown
+    shown = capfd.readouterr().err
+    assert shown.startswith("the cause, in the words of the task that failed:\n")
+    assert shown.count('raise ValueError("the label of row 17 is neither 0 nor 1")') == 1
+    assert shown.endswith("ValueError: the label of row 17 is neither 0 nor 1\n")
     assert "worker.py" not in shown  # from the user's code on
     assert "restart" not in shown
 
@@ -263,7 +265,10 @@ def test_cancel_does_not_wait_for_ever(make_spec, marks, how):
     job.cancel()
     if how == "a second call":
         job.cancel()
-    assert job.wait().exit_code == 143
+    result = job.wait()
+    assert result.exit_code == 143
+    late = "worker 0, worker 1 did not end in time (cluster: grace_seconds) and had to be killed"
+    assert result.message == "training was stopped" + (f": {late}" if how == "the grace period" else "")
 
 
 def test_cancel_between_two_attempts(make_spec, marks):

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -72,15 +73,26 @@ def test_an_error_is_one_line_and_comes_last(start):
     assert process.returncode == 3
     assert last.startswith("error: training failed: worker ")
     assert last.endswith(": data/part-3: record 5 at byte 812 is corrupt")
+    assert errors.count(b"is corrupt") == 1
     assert output == b""
+
+
+def test_debug_shows_where_an_error_for_people_comes_from(start):
+    _, errors = start("scripted.fails_with_code", "--debug").communicate(timeout=60)
+    assert re.search(r'scripted.py", line \d+, in fails_with_code\n', errors.decode())
 
 
 def test_ctrl_c_lets_the_workers_write_a_checkpoint(start, marks, processes):
     process = start("scripted.runs_until_told")
     wait_until_running(marks)
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert errors.decode().splitlines() == [
+        "training was stopped: asked to stop; saved at step 7 of 9",
+        "add --resume to go on from the last checkpoint",
+        "stopped by Ctrl-C",
+    ]
     assert (marks / "checkpoint-worker-0").exists()
     wait_until(lambda: not any(map(processes.is_running, children_of_workers(marks))))
 
@@ -101,7 +113,10 @@ def test_sigterm_is_a_preemption(start, marks, processes):
     process.terminate()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert errors.decode().splitlines()[-1] == "error: training failed: training was cancelled"
+    assert errors.decode().splitlines() == [
+        "error: training was stopped: asked to stop; saved at step 7 of 9; "
+        "add --resume to go on from the last checkpoint"
+    ]
     assert (marks / "checkpoint-worker-1").exists()
     wait_until(lambda: not any(map(processes.is_running, children_of_workers(marks))))
 

@@ -74,7 +74,7 @@ def test_the_termination_message_fits(tmp_path, monkeypatch):
     """Kubernetes cuts it off at 4096 bytes, and half a JSON object says nothing."""
     log = tmp_path / "termination-log"
     monkeypatch.setenv(failure.TERMINATION_LOG_VARIABLE, str(log))
-    failure.write_record(tmp_path / "worker-0.json", ValueError("ä" * 100_000), 1)
+    failure.leave_reason(tmp_path / "worker-0.json", ValueError("ä" * 100_000), 1)
     assert pathlib.Path(log).stat().st_size <= 4096
     assert failure.read_record(log)["type"] == "ValueError"
     assert len(failure.read_record(tmp_path / "worker-0.json")["message"]) == 100_000
@@ -82,9 +82,11 @@ def test_the_termination_message_fits(tmp_path, monkeypatch):
 
 def test_a_reason_that_cannot_be_written_changes_no_exit_code(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(failure.TERMINATION_LOG_VARIABLE, str(tmp_path / "no" / "such" / "folder"))
-    failure.write_record(tmp_path / "record.json", ValueError("x"), 138)
+    failure.leave_reason(tmp_path / "record.json", ValueError("x"), 138)
     assert failure.read_record(tmp_path / "record.json")["exit_code"] == 138
-    assert "the reason could not be left in" in capsys.readouterr().err
+    [note, reason] = capsys.readouterr().err.splitlines()
+    assert "the reason could not be left in" in note
+    assert reason == "ValueError: x"
     (tmp_path / "file").touch()
-    failure.write_record(tmp_path / "file" / "record.json", ValueError("x"), 138)
+    failure.leave_reason(tmp_path / "file" / "record.json", ValueError("x"), 138)
     assert str(tmp_path / "file") in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_the_worker_that_failed_first_is_the_cause(make_job, server):
     server.set_condition("jobsets", NAME, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
     result = job.wait()
     assert (result.exit_code, result.message) == (1, "worker 1: ValueError: bad label")
-    assert result.details == "Traceback ... bad label"
+    assert result.traceback == ""  # it is among the lines of the pod's log
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_sigterm_deletes_the_job(make_spec, cluster, server, examples):
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=preempt, daemon=True).start()
-    with pytest.raises(TrainingError, match="cancelled") as caught:
+    with pytest.raises(TrainingError, match="training was stopped") as caught:
         launch(make_spec("scripted.trains"), cluster)
     assert caught.value.exit_code == 143
     assert not any(plural == "jobsets" for plural, _ in server.objects)

@@ -183,9 +183,12 @@ def runs_until_told(fn_args):
     """Writes a checkpoint and ends with 143 on SIGTERM; has a child of its own that would run for an hour."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
 
+    class PreemptedError(RuntimeError):
+        exit_code = 143
+
     def checkpoint(*_):
         mark(fn_args, f"checkpoint-{task()}")
-        sys.exit(143)
+        raise PreemptedError("asked to stop; saved at step 7 of 9")
 
     signal.signal(signal.SIGTERM, checkpoint)
     mark(fn_args, f"child-{task()}", str(child.pid))
