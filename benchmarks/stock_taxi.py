@@ -24,9 +24,9 @@ from tfx_bsl.public import tfxio
 
 from modules.taxi.features import LABEL_KEY, transformed
 from modules.taxi.model import build_model, num_categories
+from pipeline.beam_options import LOCAL_BEAM_RUNNER
 from pipeline.config import load_workload
 from pipeline.eval_config import build_eval_config
-from pipeline.pipeline import LOCAL_BEAM_RUNNER
 
 PREPROCESSING_FN = "modules.taxi.preprocessing.preprocessing_fn"
 LABEL = transformed(LABEL_KEY)

@@ -4,11 +4,12 @@ import dataclasses
 import importlib.util
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-from pipeline import config_reader, default_data
+from pipeline import beam_options, config_reader, default_data
 from pipeline.errors import ConfigError
 
 WORKLOAD_FILE = "workload.yaml"
@@ -150,6 +151,8 @@ class WorkloadConfig:
     evaluate: EvaluateConfig
     push: dict = dataclasses.field(default_factory=dict)
     """Settings of components/pusher."""
+    beam: dict = dataclasses.field(default_factory=dict)
+    """Beam flags by step, or for `all` that have none of their own: which engine processes the data."""
     ask: tuple[dict, ...] = ()
     """Rows to ask the pushed model about at the end of a run; without them, the first row of the eval split."""
 
@@ -178,9 +181,8 @@ class PipelineConfig:
     compare_with_last_blessed_data: bool = True
     """Whether the gate looks for drift from the data of the last run whose model was blessed. It is found in ML
     Metadata, which Kubeflow gives no step: there the gate says that drift was not checked."""
-    beam_pipeline_args: tuple[str, ...] = ()
-    component_beam_args: dict = dataclasses.field(default_factory=dict)
-    """Beam options of single steps, by step id, in place of the general ones: another runner, for example."""
+    beam: dict = dataclasses.field(default_factory=dict)
+    """Beam flags by step, or for `all` of them: the workload's, with the command line's in their place."""
 
     def __post_init__(self) -> None:
         name = self.workload.name
@@ -277,6 +279,7 @@ def make_config(
     num_workers: int | None = None,
     precision: str | None = None,
     train_steps: int | None = None,
+    beam: Sequence[str] = (),
     **rest: Any,
 ) -> PipelineConfig:
     """The pipeline's configuration: the workload's file, with what the caller names put in its place.
@@ -301,5 +304,7 @@ def make_config(
         data_is_default=location is None,
         schema_file=schema_file,
         root=root,
+        beam=beam_options.from_mapping(workload.beam, f"{folder / WORKLOAD_FILE}: beam")
+        | beam_options.from_arguments(beam),
         **rest,
     )

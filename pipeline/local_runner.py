@@ -85,7 +85,8 @@ class RecordingDagRunner(local_dag_runner.LocalDagRunner):
             executor_spec=executor_spec,
             custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
         )
-        if node.execution_options.run.perform_snapshot:
+        # Without an earlier run there is nothing to reuse, whatever TFX's marks say.
+        if self._base_run and node.execution_options.run.perform_snapshot:
             with metadata.Metadata(connection) as handle:
                 partial_run_utils.snapshot(handle, pipeline)
         if is_step:

@@ -2,10 +2,11 @@
 
 import dataclasses
 import os
+from typing import cast
 
 from tfx.components import ExampleValidator, SchemaGen, StatisticsGen, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
-from tfx.dsl.components.base import base_beam_component, base_component, base_node
+from tfx.dsl.components.base import base_beam_component, base_component, base_node, executor_spec
 from tfx.orchestration import metadata
 from tfx.orchestration import pipeline as tfx_pipeline
 from tfx.proto import trainer_pb2
@@ -23,16 +24,10 @@ from components.pusher.component import Pusher
 from components.pusher.config import PushTarget
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.component import Trainer
-from pipeline import engine_settings
+from pipeline import beam_options, engine_settings
 from pipeline.config import PipelineConfig
-from pipeline.errors import ConfigError
 from pipeline.eval_config import build_eval_config
 from pipeline.fingerprint import code_fingerprint
-
-# By its full path: since Beam 2.68 "DirectRunner" may pick another runner by itself (docs/adr/0004-beam-runner.md).
-LOCAL_BEAM_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-# TFX packs its own sources for the workers of each Beam step unless an image is named; in one process nobody needs it.
-NO_PACKAGING = "--sdk_container_image=not-used-in-one-process"
 
 
 def create_pipeline(config: PipelineConfig, cluster: ClusterConfig | None = None) -> tfx_pipeline.Pipeline:
@@ -165,23 +160,14 @@ def _trainer(config: PipelineConfig, cluster: ClusterConfig | None, records, sch
 
 
 def _set_beam_args(config: PipelineConfig, nodes: list[base_node.BaseNode]) -> None:
-    """Gives every Beam step the options that the configuration has for it, or the general ones."""
-    beam_nodes = [node for node in nodes if isinstance(node, base_beam_component.BaseBeamComponent)]
-    for step in config.component_beam_args:
-        if step not in {node.id for node in beam_nodes}:
-            raise ConfigError(
-                f"component_beam_args: `{step}` is not a Beam step. "
-                f"Beam steps: {', '.join(node.id for node in beam_nodes)}"
-            )
-    for node in beam_nodes:
-        if node.id in config.component_beam_args:
-            node.with_beam_pipeline_args(list(config.component_beam_args[node.id]))
+    """Gives every Beam step the options that the configuration has for it, or those for all, or this machine's."""
+    beam_nodes = {node.id: node for node in nodes if isinstance(node, base_beam_component.BaseBeamComponent)}
+    configured = beam_options.for_steps(config.beam, list(beam_nodes))
+    for step, node in beam_nodes.items():
         # ExampleGen's own configuration may have set some already.
-        elif not getattr(node.executor_spec, "beam_pipeline_args", None):
-            node.with_beam_pipeline_args(_general_beam_args(config.beam_pipeline_args))
-
-
-def _general_beam_args(arguments: tuple[str, ...]) -> list[str]:
-    if any(argument.startswith("--runner") for argument in arguments):
-        return list(arguments)
-    return [f"--runner={LOCAL_BEAM_RUNNER}", NO_PACKAGING, *arguments]
+        spec = cast(executor_spec.BeamExecutorSpec, node.executor_spec)
+        own = spec.beam_pipeline_args
+        if own and step not in config.beam:
+            spec.beam_pipeline_args = beam_options.complete(own)
+        else:
+            spec.beam_pipeline_args = configured.get(step, beam_options.complete([]))

@@ -36,6 +36,13 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="training workers (default: the workload's)")
     parser.add_argument("--precision", help="float32, mixed_bfloat16 or mixed_float16 (default: the workload's)")
     parser.add_argument("--train-steps", type=int, metavar="N", help="optimizer steps (default: the workload's)")
+    parser.add_argument(
+        "--beam",
+        action="append",
+        default=[],
+        metavar="STEP=FLAGS",
+        help="Beam flags of a step, or of `all`: another engine, for example (docs/scaling.md); may be repeated",
+    )
     parser.add_argument("--no-cache", action="store_true", help="compile with caching off for every step")
 
 
@@ -94,6 +101,7 @@ def compile_workload(args: argparse.Namespace) -> tuple[Any, Any]:
         num_workers=args.workers,
         precision=args.precision,
         train_steps=args.train_steps,
+        beam=args.beam,
         enable_cache=not args.no_cache,
         compare_with_last_blessed_data=False,
     )

@@ -14,6 +14,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", help="float32, mixed_bfloat16 or mixed_float16 (default: the workload's)")
     parser.add_argument("--train-steps", type=int, metavar="N", help="optimizer steps (default: the workload's)")
     parser.add_argument(
+        "--beam",
+        action="append",
+        default=[],
+        metavar="STEP=FLAGS",
+        help="Beam flags of a step, or of `all`: another engine, for example (docs/scaling.md); may be repeated",
+    )
+    parser.add_argument(
         "--from", dest="from_step", metavar="STEP", help="start here; earlier steps' outputs are reused"
     )
     parser.add_argument("--to", dest="to_step", metavar="STEP", help="stop after this step")
@@ -33,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         num_workers=args.workers,
         precision=args.precision,
         train_steps=args.train_steps,
+        beam=args.beam,
         enable_cache=not args.no_cache,
     )
     config.check_functions(settings.workload)

@@ -1,5 +1,6 @@
 """The command's surface: help is instant, errors are one line, exit codes are those documented."""
 
+import json
 import subprocess
 import sys
 
@@ -52,6 +53,7 @@ def test_every_command_has_help_without_heavy_imports(name):
         (["run", "--workload", ""], "no workload '': expected a folder's name"),
         (["run", "--precision", "float8"], "'float8' is not one of float32"),
         (["run", "--workers", "0"], "must be 1 or more, found 0"),
+        (["run", "--beam", "FlinkRunner"], "expected STEP=FLAGS"),
         (["show", "x", "--root", "no-such-folder"], "no run under"),
         (["clean", "--keep", "0"], "at least 1 run has to stay"),
     ],
@@ -82,6 +84,15 @@ def test_a_range_of_steps_without_any_step_is_refused():
         local_runner.check_range("Pusher", "Trainer", names)
     with pytest.raises(ConfigError, match="--to trainer: no such step"):
         local_runner.check_range("Pusher", "trainer", names)
+
+
+@pytest.mark.e2e
+def test_a_first_run_may_end_at_its_first_step(tmp_path):
+    process = sluice("run", "--to", "ExampleGen", "--root", str(tmp_path), "--json")
+    assert process.returncode == 0, process.stderr
+    steps = {step["name"]: step["state"] for step in json.loads(process.stdout.splitlines()[-1])["steps"]}
+    assert steps.pop("ExampleGen") == "ran"
+    assert set(steps.values()) == {"not run"}
 
 
 def test_an_unexpected_error_is_one_line_and_exit_1(capsys):
