@@ -11,6 +11,7 @@ A folder without its seal is the remains of a crash: it is never read, and remov
 
 import dataclasses
 import json
+import re
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -19,9 +20,11 @@ from typing import Any
 import tensorflow as tf
 
 from modules.training.errors import TrainingError
+from modules.training.failures import essence
 
-_PREFIX = "step-"
+_NAME = re.compile(r"step-\d+")  # anything else, such as a copy that somebody keeps, is left alone
 _SEAL = "state.json"
+_IF_DAMAGED = "remove that folder, and training goes on from the checkpoint before it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +87,7 @@ class CheckpointFolder:
             with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
                 self._checkpoint.write(f"{scratch}/model")
             return None
-        final = f"{self.folder}/{_PREFIX}{state.step:09d}"
+        final = f"{self.folder}/step-{state.step:09d}"
         try:
             self._remove(final)  # the remains of an interrupted save of this very step
             tf.io.gfile.makedirs(final)
@@ -110,30 +113,33 @@ class CheckpointFolder:
         Raises:
           TrainingError: the state file is not what this class writes.
         """
-        with tf.io.gfile.GFile(f"{path}/{_SEAL}", "r") as file:
-            text = file.read()
         try:
-            return SavedState(**json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise TrainingError(
-                f"{path}/{_SEAL} is not a checkpoint's state: {error}; remove {path} to go on"
-            ) from None
+            with tf.io.gfile.GFile(f"{path}/{_SEAL}", "rb") as file:
+                state = SavedState(**json.loads(file.read()))
+            for name in ("step", "position", "global_batch", "num_replicas"):
+                if not isinstance(getattr(state, name), int):
+                    raise ValueError(f"{name} is {getattr(state, name)!r}")
+        except (ValueError, TypeError, tf.errors.OpError) as error:
+            raise TrainingError(f"{path}/{_SEAL} is not a checkpoint's state ({error}); {_IF_DAMAGED}") from None
+        return state
 
     def restore(self, path: str) -> SavedState:
         """Reads variables (on every worker) and state.
 
         Raises:
-          TrainingError: the checkpoint belongs to another model or optimizer.
+          TrainingError: the checkpoint belongs to another model or optimizer, or is damaged.
         """
+        state = self.read_state(path)
         try:
             self._checkpoint.read(f"{path}/model").assert_existing_objects_matched().expect_partial()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
-            first = str(error).splitlines()[0][:300]
+        except (AssertionError, ValueError) as error:
             raise TrainingError(
-                f"the checkpoint {path} does not fit this model and optimizer ({first}); "
+                f"the checkpoint {path} does not fit this model and optimizer ({essence(str(error))}); "
                 "remove the folder, or set resume to false, to start anew"
             ) from None
-        return self.read_state(path)
+        except (tf.errors.OpError, IndexError, RuntimeError, OSError) as error:  # native code raises all of these
+            raise TrainingError(f"cannot read the checkpoint {path} ({essence(str(error))}); {_IF_DAMAGED}") from None
+        return state
 
     def clear(self) -> None:
         """Removes all checkpoints (chief only)."""
@@ -141,15 +147,15 @@ class CheckpointFolder:
             self._remove(self.folder)
 
     def _whole(self) -> list[str]:
-        return sorted(
-            f"{self.folder}/{name}" for name in self._names() if tf.io.gfile.exists(f"{self.folder}/{name}/{_SEAL}")
-        )
+        """The folders of whole checkpoints, the newest last."""
+        paths = [f"{self.folder}/{name}" for name in sorted(self._names(), key=lambda name: int(name[5:]))]
+        return [path for path in paths if tf.io.gfile.exists(f"{path}/{_SEAL}")]
 
     def _names(self) -> list[str]:
         if not tf.io.gfile.isdir(self.folder):
             return []
         names = (name.rstrip("/") for name in tf.io.gfile.listdir(self.folder))
-        return [name for name in names if name.startswith(_PREFIX)]
+        return [name for name in names if _NAME.fullmatch(name)]
 
     def _sweep(self, keep: str) -> None:
         """Removes what is beyond max_to_keep and what a crash left behind."""

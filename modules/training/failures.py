@@ -39,8 +39,8 @@ def _gone_peers(cluster: ClusterSpec, patience_s: float = 1.0) -> dict[str, str]
     return gone
 
 
-def _essence(message: str) -> str:
-    """The line that says what happened, without the nodes and functions of the graph that it is wrapped in."""
+def essence(message: str) -> str:
+    """The line of TensorFlow's message that says what happened, without the nodes and functions that wrap it."""
     lines = [line for line in message.splitlines() if line.strip() and not line[0].isspace()]
     telling = [line for line in lines if not line.startswith(_WRAPPING)]
     line = (telling or lines or [message])[0]
@@ -49,7 +49,7 @@ def _essence(message: str) -> str:
 
 def translate(error: tf.errors.OpError, cluster: ClusterSpec, files: RecordFiles | None = None) -> TrainingError:
     """The training error for a TensorFlow error."""
-    message = _essence(error.message or type(error).__name__)
+    message = essence(error.message or type(error).__name__)
     several = cluster.num_workers > 1 or cluster.has_parameter_servers
     if isinstance(error, tf.errors.DataLossError) and files is not None:
         return TrainingDataError(describe_corruption(files) or f"damaged training data: {message}")

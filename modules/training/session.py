@@ -76,6 +76,8 @@ class Session:
         self.stopped_early = self.best.exhausted
         self.resumed_at = state.step
         self.position, remark = resumed_position(state, self.train_data, self.strategy.num_replicas_in_sync)
+        if state.step >= self.total_steps:
+            remark += f"; nothing is left to train, for {self.total_steps} steps are asked for"
         self._say(f"resuming at step {state.step} from {path}{remark}")
 
     def run(self) -> None:

@@ -277,7 +277,10 @@ class _Training:
         eval_files = find_files(fn_args.eval_files, "evaluation") if fn_args.eval_files else None
         if self.cluster.is_chief:
             serving = fn_args.serving_model_dir and fn_args.serving_model_dir.rstrip("/").rpartition("/")[0]
-            for folder in filter(None, (fn_args.model_run_dir, serving)):
+            folders = [folder for folder in (fn_args.model_run_dir, serving) if folder]
+            if fn_args.model_run_dir and tf.io.gfile.exists(f"{fn_args.model_run_dir}/checkpoints"):
+                folders.append(f"{fn_args.model_run_dir}/checkpoints")
+            for folder in folders:
                 check_writable(folder)
         return parse, find_files(fn_args.train_files, "training"), eval_files
 

@@ -1,7 +1,7 @@
 """Hyper-parameter search with TFX's Tuner: every trial is a training by this engine.
 
     def tuner_fn(fn_args):
-        return training.tuner_fn_result(fn_args, run_trial, space=..., max_trials=10)
+        return tuning.tuner_fn_result(fn_args, run_trial, space=..., max_trials=10)
 
 where `run_trial(fn_args, hyperparameters) -> TrainingResult` calls `training.train`. Trials run one after the other in
 the Tuner's process; with `parallel_trials` so many at a time, each in a process of its own on this machine; or on

@@ -64,6 +64,13 @@ def test_metrics_are_on_one_port_in_pods_and_on_a_port_each_on_one_machine():
     assert ranks({"chief": ("one:1",), "worker": ("one:2",), "ps": ("one:3",)}, [("evaluator", 0)]) == [0]
 
 
+def test_best_is_lowest_for_losses_and_errors_and_highest_for_the_rest_unless_told():
+    for name, maximise in {"loss": False, "val/mae": False, "auc": True}.items():
+        assert TrainingConfig(best_metric=name).maximise == maximise
+        assert TrainingConfig(best_metric=name, best_mode="max").maximise
+        assert not TrainingConfig(best_metric=name, best_mode="min").maximise
+
+
 TWO = {"worker": ["a:1", "b:1"]}
 
 

@@ -172,6 +172,31 @@ def test_damaged_data_is_named_before_the_first_step(fn_args, trips, tmp_path):
         train(fn_args)
 
 
+def test_checkpoints_by_the_clock_only_the_last_ones_kept_and_evaluation_in_batches_of_its_own(fn_args, tmp_path):
+    fn_args.serving_model_dir = None
+    by_clock = {"checkpoint_every_minutes": 1e-9, "steps_per_loop": 2, "max_to_keep": 2}
+    result = train(fn_args, config=settings(steps=10, eval_batch_size=7, **by_clock))
+    kept = sorted(path.name for path in Path(fn_args.model_run_dir, "checkpoints").iterdir())
+    assert kept == ["step-000000008", "step-000000010"]
+    fn_args.model_run_dir = str(tmp_path / "second")
+    plain = train(fn_args, config=settings(steps=10))
+    assert result.metrics == pytest.approx(plain.metrics, abs=1e-5)
+    assert len(list(Path(fn_args.model_run_dir, "checkpoints").iterdir())) == 1
+
+
+def infinite(labels, outputs):
+    return outputs[:, 0] * float("inf")
+
+
+def test_float16_gives_up_after_too_many_skipped_steps_and_float32_goes_on_without_its_guard(fn_args):
+    fn_args.serving_model_dir, fn_args.model_run_dir = None, None
+    endless = settings(steps=1000, steps_per_loop=1, precision="mixed_float16", max_skipped_steps=3)
+    with pytest.raises(training.NonFiniteError, match=r"3 float16 steps in a row .* loss scale is down to 4096"):
+        training.train(fn_args, build_model, label_key="tipped_xf", loss=infinite, config=endless)
+    unguarded = settings(steps=3, nan_guard=False)
+    assert training.train(fn_args, build_model, label_key="tipped_xf", loss=infinite, config=unguarded).steps == 3
+
+
 def test_folders_that_cannot_be_written_are_named_and_leave_nothing(fn_args, tmp_path):
     (tmp_path / "file").write_text("in the way")
     good, fn_args.model_run_dir = fn_args.model_run_dir, str(tmp_path / "file" / "run")
@@ -180,6 +205,9 @@ def test_folders_that_cannot_be_written_are_named_and_leave_nothing(fn_args, tmp
     fn_args.model_run_dir, fn_args.serving_model_dir = good, str(tmp_path / "file" / "Format-Serving")
     with pytest.raises(training.TrainingError, match=r"cannot write to .*file"):
         train(fn_args, config=settings(steps=2))
+    Path(good, "checkpoints").write_text("in the way")
+    with pytest.raises(training.TrainingError, match=r"cannot write to .*run/checkpoints"):
+        train(fn_args, config=settings(steps=2))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +215,6 @@ def test_folders_that_cannot_be_written_are_named_and_leave_nothing(fn_args, tmp
     [
         ({"best_metric": "acu"}, "best_metric 'acu' is not evaluated; there are loss, auc"),
         ({"eval_every": 1}, "eval_every needs evaluation data, and there is none"),
-        ({"keep_best": True}, "keep_best needs evaluation data, and there is none"),
     ],
 )
 def test_what_the_evaluation_cannot_give_is_refused_before_the_first_step(fn_args, values, message):
@@ -195,7 +222,7 @@ def test_what_the_evaluation_cannot_give_is_refused_before_the_first_step(fn_arg
         fn_args.eval_files = []
     with pytest.raises(training.TrainingConfigError, match=message):
         train(fn_args, config=settings(steps=2, checkpoint_every_steps=1, **values))
-    assert not Path(fn_args.model_run_dir, "checkpoints").exists()
+    assert not list(Path(fn_args.model_run_dir, "checkpoints").glob("*"))
 
 
 def test_half_precision_outputs_are_refused_with_the_layer_to_change(fn_args):
