@@ -206,6 +206,7 @@ def test_folders_that_cannot_be_written_are_named_and_leave_nothing(fn_args, tmp
     with pytest.raises(training.TrainingError, match=r"cannot write to .*file"):
         train(fn_args, config=settings(steps=2))
     Path(good, "checkpoints").write_text("in the way")
+    fn_args.serving_model_dir = None
     with pytest.raises(training.TrainingError, match=r"cannot write to .*run/checkpoints"):
         train(fn_args, config=settings(steps=2))
 
