@@ -99,7 +99,7 @@ def explain(ended: Sequence[EndedTask], num_restarts: int) -> JobResult:
     cause = min(failed, key=lambda task: _rank(task, failed.index(task)))
     reason = f"{cause.task.replace('-', ' ')} {exit_codes.describe(cause.exit_code)}"
     if cause.record:
-        summary = " ".join(str(cause.record["message"]).split())
+        summary = _one_line(cause.record["message"])
         kind = "" if cause.record.get("is_message") else f"{cause.record['type']}: "
         reason = f"{cause.task.replace('-', ' ')}: {kind}{summary}"
     return JobResult(
@@ -111,15 +111,20 @@ def explain(ended: Sequence[EndedTask], num_restarts: int) -> JobResult:
     )
 
 
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
 def cancelled(num_restarts: int, ended: Sequence[EndedTask] = (), killed: Sequence[str] = ()) -> JobResult:
     """The result of a job that was asked to stop.
 
     Args:
       num_restarts: before that.
-      ended: the tasks that have ended; what the first of them says about its last checkpoint is told.
+      ended: the tasks that have ended; what the first of them says that has saved is told.
       killed: tasks that were given the time to write one, and did not end.
     """
-    messages = [task.record["message"] for task in ended if task.record.get("is_message")]
+    best_first = sorted(ended, key=lambda task: task.exit_code != exit_codes.PREEMPTED)
+    messages = [_one_line(task.record["message"]) for task in best_first if task.record.get("is_message")]
     if killed:
         names = ", ".join(task.replace("-", " ") for task in sorted(killed))
         messages.append(f"{names} did not end in time (cluster: grace_seconds) and had to be killed")

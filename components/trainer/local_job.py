@@ -132,10 +132,10 @@ class LocalJob:
         while not awaited <= {task.task for task in ended}:
             if self._cancels > was_told:
                 for worker in workers:
-                    if self._cancels == 1:
-                        worker.terminate()
-                    else:
+                    if self._cancels > 1:
                         worker.kill()
+                    elif worker.task in awaited:  # parameter servers stay: the chief saves what they hold
+                        worker.terminate()
                 was_told = self._cancels
                 kill_at = min(kill_at, time.monotonic() + self._cluster.grace_seconds)
             try:

@@ -91,7 +91,7 @@ def _launched(spec: Any, cluster: Any) -> Any:
     from components.trainer.errors import TrainingError
     from components.trainer.launch import launch
 
-    how = "add --resume to go on from the last checkpoint"
+    how = "add --resume to go on from the last checkpoint, if there is one"
     try:
         return launch(spec, cluster)
     except TrainingError as error:

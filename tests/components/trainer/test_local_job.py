@@ -256,6 +256,17 @@ def test_cancel_leaves_time_for_a_checkpoint(make_spec, marks):
     assert (marks / "checkpoint-worker-1").exists()
 
 
+def test_cancel_leaves_parameter_servers_to_the_chief(make_spec, marks):
+    """What they hold would be gone before it is saved."""
+    spec = _written(make_spec("scripted.chief_saves_what_servers_hold"))
+    job = LocalJob(spec, cluster(1, num_parameter_servers=1))
+    job.submit()
+    _wait_for(*(marks / f"running-{task}" for task in ("chief-0", "worker-0", "ps-0")))
+    job.cancel()
+    assert job.wait().message == "training was stopped: asked to stop; saved at step 7 of 9"
+    assert [path.name for path in marks.glob("told-*")] == ["told-chief-0"]
+
+
 @pytest.mark.parametrize("how", ["the grace period", "a second call"])
 def test_cancel_does_not_wait_for_ever(make_spec, marks, how):
     grace_seconds = 0.2 if how == "the grace period" else 600

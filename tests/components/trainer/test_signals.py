@@ -90,7 +90,7 @@ def test_ctrl_c_lets_the_workers_write_a_checkpoint(start, marks, processes):
     assert process.returncode == 130
     assert errors.decode().splitlines() == [
         "training was stopped: asked to stop; saved at step 7 of 9",
-        "add --resume to go on from the last checkpoint",
+        "add --resume to go on from the last checkpoint, if there is one",
         "stopped by Ctrl-C",
     ]
     assert (marks / "checkpoint-worker-0").exists()
@@ -115,7 +115,7 @@ def test_sigterm_is_a_preemption(start, marks, processes):
     assert process.returncode == 143
     assert errors.decode().splitlines() == [
         "error: training was stopped: asked to stop; saved at step 7 of 9; "
-        "add --resume to go on from the last checkpoint"
+        "add --resume to go on from the last checkpoint, if there is one"
     ]
     assert (marks / "checkpoint-worker-1").exists()
     wait_until(lambda: not any(map(processes.is_running, children_of_workers(marks))))

@@ -196,6 +196,21 @@ def runs_until_told(fn_args):
     wait_for(fn_args, "never")
 
 
+def chief_saves_what_servers_hold(fn_args):
+    """Everybody says when it is told to stop; the chief saves then."""
+
+    class PreemptedError(RuntimeError):
+        exit_code = 143
+
+    def stop(*_):
+        mark(fn_args, f"told-{task()}")
+        raise PreemptedError("asked to stop;\nsaved at step 7 of 9")
+
+    signal.signal(signal.SIGTERM, stop)
+    mark(fn_args, f"running-{task()}")
+    wait_for(fn_args, "never")
+
+
 def ignores_sigterm(fn_args):
     signal.signal(signal.SIGTERM, lambda *_: mark(fn_args, f"told-{task()}"))
     mark(fn_args, f"running-{task()}")
