@@ -61,7 +61,9 @@ def leave_reason(path: pathlib.Path, error: BaseException, exit_code: int) -> No
         if termination_log:
             pathlib.Path(termination_log).write_bytes(_shortened(record))
     except OSError as failed:
-        print(f"the reason could not be left in {failed.filename}: {failed.strerror}", file=sys.stderr, flush=True)
+        print(
+            f"the reason could not be left in {failed.filename or path}: {failed.strerror}", file=sys.stderr, flush=True
+        )
         is_said = True
     if is_said:
         text = f"error: {error}\n" if record["is_message"] else record["traceback"]

@@ -1,10 +1,12 @@
 """Trains: writes the spec, starts the cluster, shows its output, and publishes the model or says why there is none."""
 
 import contextlib
+import math
 import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 from components.trainer import backends, export
@@ -19,6 +21,7 @@ _CHATTER = re.compile(
     r"(\[\w+ \d+\] )?([IW]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+:\d+\]|WARNING: All log messages before absl::"
     r"|To enable the following instructions:|E0000 \S+ +\d+ cuda_platform\.cc:)"
 )
+_SAME_REQUEST_SECONDS = 1.0
 
 
 def launch(spec: TrainingSpec, cluster: ClusterConfig) -> JobResult:
@@ -84,7 +87,16 @@ def _cancelled_by_sigterm(job: Job) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may handle signals
         return
-    previous = signal.signal(signal.SIGTERM, lambda *_: job.cancel())
+    told = -math.inf
+
+    def cancel(*_: object) -> None:
+        nonlocal told
+        # `timeout` and some supervisors tell the process and then its group: that is not asking twice.
+        if time.monotonic() - told > _SAME_REQUEST_SECONDS:
+            told = time.monotonic()
+            job.cancel()
+
+    previous = signal.signal(signal.SIGTERM, cancel)
     try:
         yield
     finally:

@@ -98,7 +98,8 @@ class CheckpointFolder:
             tf.io.gfile.rename(f"{final}/{_SEAL}.tmp", f"{final}/{_SEAL}", overwrite=True)
         except (tf.errors.OpError, OSError) as error:
             self._remove(final)
-            raise TrainingError(f"cannot write the checkpoint {final}: {getattr(error, 'message', error)}") from error
+            message = essence(getattr(error, "message", None) or str(error))
+            raise TrainingError(f"cannot write the checkpoint {final}: {message}") from error
         self._sweep(keep=final)
         return final
 

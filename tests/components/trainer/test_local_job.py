@@ -16,7 +16,7 @@ import pytest
 from components import file_record
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.errors import TrainingConfigError, TrainingError
-from components.trainer.launch import launch
+from components.trainer.launch import _cancelled_by_sigterm, launch
 from components.trainer.local_job import LocalJob
 
 pytestmark = pytest.mark.usefixtures("no_orphans")
@@ -252,6 +252,18 @@ def test_cancel_leaves_time_for_a_checkpoint(make_spec, marks):
     _wait_for(marks / "running-worker-0", marks / "running-worker-1")
     job.cancel()
     assert job.wait().exit_code == 143
+    assert (marks / "checkpoint-worker-0").exists()
+    assert (marks / "checkpoint-worker-1").exists()
+
+
+def test_a_supervisor_that_tells_the_process_and_its_group_asks_once(make_spec, marks):
+    job = LocalJob(_written(make_spec("scripted.runs_until_told")), cluster(2))
+    with _cancelled_by_sigterm(job):
+        job.submit()
+        _wait_for(marks / "running-worker-0", marks / "running-worker-1")
+        for _ in range(2):
+            signal.raise_signal(signal.SIGTERM)
+    assert job.wait().message == "training was stopped: asked to stop; saved at step 7 of 9"
     assert (marks / "checkpoint-worker-0").exists()
     assert (marks / "checkpoint-worker-1").exists()
 
