@@ -106,9 +106,8 @@ e2e-docker: setup ## the whole pipeline, and two training workers of which one i
 	SLUICE_IMAGE="$(IMAGE)" $(BIN)/pytest tests/kubeflow/test_image.py tests/kubeflow/test_gang_in_docker.py tests/kubeflow/test_kfp_local.py -m docker -v $(ARGS)
 
 .PHONY: e2e-flink
-e2e-flink: setup ## ingestion on an embedded Flink; FLINK_JOB_SERVER_JAR=beam-runners-flink-1.20-job-server-2.77.0.jar
-	@test -n "$(FLINK_JOB_SERVER_JAR)" || { echo "error: name the jar: make e2e-flink FLINK_JOB_SERVER_JAR=PATH" >&2; exit 2; }
-	FLINK_JOB_SERVER_JAR="$(FLINK_JOB_SERVER_JAR)" $(BIN)/pytest -m flink tests/components/example_gen $(ARGS)
+e2e-flink: setup ## ingestion and the whole taxi pipeline on an embedded Flink; needs Java; FLINK_JOB_SERVER_JAR=PATH if Beam cannot fetch its own
+	FLINK_JOB_SERVER_JAR="$(FLINK_JOB_SERVER_JAR)" $(BIN)/pytest -m flink tests/components/example_gen/test_engines.py tests/pipeline/test_flink.py -v $(ARGS)
 
 .PHONY: e2e-cluster
 e2e-cluster: setup ## the taxi pipeline on a real Kubeflow; KFP_HOST=http://localhost:8080 IMAGE=registry.example/sluice:GIT_SHA

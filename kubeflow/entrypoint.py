@@ -105,6 +105,9 @@ def _executor(executor_class: Any, step: plan.StepPlan) -> Any:
         "stateful_working_dir": os.path.join(scratch, "state"),
     }
     if issubclass(executor_class, base_beam_executor.BaseBeamExecutor):
+        from pipeline import beam_options
+
+        beam_options.check_job_service(step.step, step.beam_args)
         beam_context = base_beam_executor.BaseBeamExecutor.Context
         return executor_class(beam_context(beam_pipeline_args=list(step.beam_args), **common))
     return executor_class(base_executor.BaseExecutor.Context(extra_flags=list(step.beam_args), **common))

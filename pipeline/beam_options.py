@@ -1,6 +1,7 @@
 """Beam's options by step: which engine processes the data. Checked here, given to the steps by pipeline/pipeline.py."""
 
 import shlex
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,24 @@ def complete(flags: Sequence[str]) -> list[str]:
     runner = [] if _have(flags, ("--runner",)) else [f"--runner={LOCAL_BEAM_RUNNER}"]
     packaging = [] if _have(flags, _PACKAGING) else [NO_PACKAGING]
     return [*runner, *packaging, *flags]
+
+
+def check_job_service(step: str, flags: Sequence[str]) -> None:
+    """Refuses a job service that does not answer: Beam would wait for it without a word and without an end.
+
+    Raises:
+      ConfigError: naming the step and the address.
+    """
+    for flag in flags:
+        name, _, address = flag.partition("=")
+        host, _, port = address.rpartition(":")
+        if name != "--job_endpoint" or not port.isdigit():
+            continue
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            reason = error.strerror or error
+            raise ConfigError(f"{step}: no Beam job service answers at {flag} ({reason}); is it running?") from None
 
 
 def _have(flags: Sequence[str], names: Sequence[str]) -> bool:

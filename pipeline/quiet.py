@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 
 
 class NativeLogs:
@@ -45,3 +46,11 @@ def python_logs_to(path: str, debug: bool) -> None:
     root.setLevel(logging.INFO)
     absl_logging.set_verbosity(absl_logging.INFO)
     logging.captureWarnings(True)
+    # Beam's reading threads end with an error whenever another engine's worker hangs up, after a success too.
+    threading.excepthook = _log_thread
+
+
+def _log_thread(args: threading.ExceptHookArgs) -> None:
+    name = args.thread.name if args.thread else "a thread"
+    error = args.exc_value or args.exc_type()
+    logging.getLogger("sluice").warning("%s ended with an error", name, exc_info=error)

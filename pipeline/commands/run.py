@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline import config
+    from pipeline import beam_options, config
 
     # Wrong settings are found before the ten seconds that importing TFX takes.
     settings = config.make_config(
@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         enable_cache=not args.no_cache,
     )
     config.check_functions(settings.workload)
+    for step, flags in settings.beam.items():
+        beam_options.check_job_service(step, flags)
     print(f"{settings.workload.description or settings.workload.name}\ndata: {settings.data}", file=sys.stderr)
     from pipeline.quiet import NativeLogs
 

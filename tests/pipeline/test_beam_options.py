@@ -1,5 +1,7 @@
 """Which Beam flags reach which step."""
 
+import socket
+
 import pytest
 
 from pipeline import beam_options, config
@@ -70,6 +72,15 @@ def test_refused_sections(section, words):
 def test_what_is_no_beam_step_is_refused_with_those_there_are():
     with pytest.raises(ConfigError, match="Trainer is not a step that uses Beam; those are: ExampleGen"):
         beam_options.for_steps({"Trainer": FLINK}, STEPS)
+
+
+def test_a_job_service_that_does_not_answer_is_refused_at_once():
+    with socket.create_server(("localhost", 0)) as server:
+        endpoint = f"--job_endpoint=localhost:{server.getsockname()[1]}"
+        beam_options.check_job_service("Transform", ["--runner=PortableRunner", endpoint])
+    with pytest.raises(ConfigError, match=rf"Transform: no Beam job service answers at {endpoint} \(.*refused\)"):
+        beam_options.check_job_service("Transform", ["--runner=PortableRunner", endpoint])
+    beam_options.check_job_service("Transform", ["--runner=PortableRunner", "--job_endpoint=embed"])
 
 
 def test_the_command_line_replaces_the_workloads_flags_of_a_step(tmp_path, monkeypatch):

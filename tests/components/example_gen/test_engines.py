@@ -1,7 +1,11 @@
 """The same ingestion on other engines: another process's workers, and Flink where its job server is."""
 
 import collections
+import contextlib
 import os
+import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,32 +43,80 @@ def folder(tmp_path):
     return folder
 
 
+def wait_for(condition, process):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, f"{process.args} ended"
+        assert time.monotonic() < deadline, f"{process.args} did not get ready"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def service(module, *arguments):
+    """A module run as a server in a process of its own; workers that it starts find `python` and the project."""
+    environment = os.environ | {
+        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+        "PYTHONPATH": str(pathlib.Path(__file__).parents[3]),
+    }
+    command = [sys.executable, "-m", module, *arguments]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # its workers too
+        process.wait(timeout=30)
+
+
+@contextlib.contextmanager
+def job_service(tmp_path):
+    """The endpoint of Beam's portable job service."""
+    port_file = tmp_path / "port"
+    with service("apache_beam.runners.portability.local_job_service_main", "--port_file", str(port_file)) as process:
+        wait_for(lambda: port_file.exists() and port_file.read_text().strip(), process)
+        yield f"localhost:{port_file.read_text().strip()}"
+
+
+@contextlib.contextmanager
+def worker_pool():
+    """The address of a pool that starts worker processes when an engine asks for them, as a pod's second container."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    with service("apache_beam.runners.worker.worker_pool_main", f"--service_port={port}") as process:
+        wait_for(lambda: socket.socket().connect_ex(("localhost", port)) == 0, process)
+        yield f"localhost:{port}"
+
+
 @pytest.mark.e2e
 def test_a_portable_job_service_gives_what_this_process_gives(folder, tmp_path):
     """Beam's portable path: the pipeline is serialized, sent to a job service, and its workers call back."""
-    command = [sys.executable, "-m", "apache_beam.runners.portability.local_job_service_main", "--port_file"]
-    port_file = tmp_path / "port"
-    service = subprocess.Popen([*command, str(port_file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not (port_file.exists() and port_file.read_text().strip()):
-            assert service.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        endpoint = f"localhost:{port_file.read_text().strip()}"
+    with job_service(tmp_path) as endpoint:
         flags = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
         assert run(folder, tmp_path / "portable", flags) == run(folder, tmp_path / "here", [])
-    finally:
-        service.terminate()
-        service.wait(timeout=30)
+
+
+@pytest.mark.e2e
+def test_workers_of_a_pool_give_what_this_process_gives(folder, tmp_path):
+    """As on a cluster: workers are processes that know nothing but what the job service tells them."""
+    with job_service(tmp_path) as endpoint, worker_pool() as pool:
+        flags = ["--runner=PortableRunner", f"--job_endpoint={endpoint}"]
+        flags += ["--environment_type=EXTERNAL", f"--environment_config={pool}", "--environment_cache_millis=60000"]
+        assert run(folder, tmp_path / "pool", flags) == run(folder, tmp_path / "here", [])
 
 
 @pytest.mark.flink
-def test_flink_gives_what_this_process_gives(folder, tmp_path):
-    """An embedded Flink. FLINK_JOB_SERVER_JAR is the path of a beam-runners-flink-*-job-server jar."""
+@pytest.mark.parametrize("workers", ["LOOPBACK", "EXTERNAL"])
+def test_flink_gives_what_this_process_gives(folder, tmp_path, workers):
+    """An embedded Flink; workers in this process, or processes of a pool."""
+    with worker_pool() as pool:
+        flags = [*flink_flags(), f"--environment_type={workers}"]
+        flags += [f"--environment_config={pool}"] if workers == "EXTERNAL" else []
+        assert run(folder, tmp_path / "flink", flags) == run(folder, tmp_path / "here", [])
+
+
+def flink_flags():
+    """Beam fetches the job server of its own version, unless FLINK_JOB_SERVER_JAR names one."""
     jar = os.environ.get("FLINK_JOB_SERVER_JAR")
-    if not jar:
-        pytest.fail("set FLINK_JOB_SERVER_JAR to a beam-runners-flink-<version>-job-server jar")
-    flags = ["--runner=FlinkRunner", "--flink_master=[local]", f"--flink_job_server_jar={jar}"]
-    flags += ["--environment_type=LOOPBACK", "--parallelism=2"]
-    assert run(folder, tmp_path / "flink", flags) == run(folder, tmp_path / "here", [])
+    server = [f"--flink_job_server_jar={jar}"] if jar else []
+    return ["--runner=FlinkRunner", "--flink_master=[local]", "--parallelism=2", *server]
