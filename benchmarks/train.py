@@ -3,7 +3,7 @@
     python benchmarks/train.py [--rounds 8] [--steps 60] [--quick] [--part NAME ...] [--output build/bench/train.json]
 
 Prints every number that has a target beside it. mixed_bfloat16 is measured where the CPU has AMX; NCCL, float16 and XLA
-where there is a GPU; elsewhere they say "not measured" and why. Takes about five minutes on two quiet cores; on a busy
+where there is a GPU; elsewhere they say "not measured" and why. Takes about ten minutes on two quiet cores; on a busy
 machine the ratios move by several hundredths.
 """
 
@@ -115,6 +115,11 @@ def ratio(of: np.ndarray, to: np.ndarray, digits: int = 3) -> float:
     return round(float(np.median(of / to)), digits)
 
 
+def quartiles(values: np.ndarray) -> list[float]:
+    """The first and third quartile."""
+    return [round(float(value), 3) for value in np.percentile(values, (25, 75))]
+
+
 def compare_loops(name: str, folder: pathlib.Path, rounds: int, steps: int) -> dict[str, Any]:
     """The engine, a bare loop, tf_keras fit and a step-by-step loop on the same model, files and optimizer."""
     workload = WORKLOADS[name]
@@ -132,20 +137,25 @@ def compare_loops(name: str, folder: pathlib.Path, rounds: int, steps: int) -> d
         for records in engine.run(count):
             waits.append((records.wait_s.sum(), records.step_s.sum()))
 
-    seconds = take_turns(
-        {
-            "bare_loop": lambda count: bare.run(tf.constant(count)),
-            "engine": run_engine,
-            "tf_keras_fit": lambda count: fitted.fit(fit_data, steps_per_epoch=count, verbose=0),
-            "step_by_step": by_step.run,
-        },
-        rounds,
-        steps,
-    )
+    # The two whose ratio has a target alternate often, without the peers between them.
+    pair: dict[str, Callable[[int], Any]] = {
+        "bare_loop": lambda count: bare.run(tf.constant(count)),
+        "engine": run_engine,
+    }
+    closely = take_turns(pair, 4 * rounds, steps // 2)
+    peers = {
+        "engine": run_engine,
+        "tf_keras_fit": lambda count: fitted.fit(fit_data, steps_per_epoch=count, verbose=0),
+        "step_by_step": by_step.run,
+    }
+    seconds = take_turns(peers, rounds, steps)
     waited, total = (sum(column) for column in zip(*waits[1:], strict=True))
     return {
-        "examples_per_s": {way: round(workload.batch_size / np.median(value)) for way, value in seconds.items()},
-        "engine_over_bare_loop": ratio(seconds["bare_loop"], seconds["engine"]),
+        "examples_per_s": {
+            way: round(workload.batch_size / np.median(value)) for way, value in (closely | seconds).items()
+        },
+        "engine_over_bare_loop": ratio(closely["bare_loop"], closely["engine"]),
+        "engine_over_bare_loop_quartiles": quartiles(closely["bare_loop"] / closely["engine"]),
         "engine_over_fit": ratio(seconds["tf_keras_fit"], seconds["engine"]),
         "engine_over_step_by_step": ratio(seconds["step_by_step"], seconds["engine"]),
         "input_wait_share": round(waited / total, 4),
