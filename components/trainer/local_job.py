@@ -1,104 +1,48 @@
 """The training cluster as processes on this machine, restarted together until done or the budget is spent."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import queue
 import sys
-import threading
 import time
-from collections.abc import Iterator
 
 from components import prestart
 from components.trainer import cluster_environment, exit_codes, gpus, ports
 from components.trainer.cluster_config import LOCAL, ClusterConfig
 from components.trainer.failure import EndedTask, cancelled, explain, read_record, too_late
 from components.trainer.job import JobResult
-from components.trainer.log_book import LogBook
+from components.trainer.supervised_job import SupervisedJob
 from components.trainer.training_spec import TrainingSpec
 from components.trainer.worker_process import KIND, WorkerProcess
 
 _THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"  # TensorFlow's: threads that share one operation
 
 
-class LocalJob:
+class LocalJob(SupervisedJob):
     """See `components.trainer.job.Job`."""
 
     def __init__(self, spec: TrainingSpec, cluster: ClusterConfig):
+        super().__init__(cluster, pathlib.Path(spec.job_dir, "job.log"))
         self._spec = spec
-        self._cluster = cluster
-        self._log = LogBook(pathlib.Path(spec.job_dir, "job.log"))
         self._events: queue.SimpleQueue[WorkerProcess | None] = queue.SimpleQueue()  # None: something was cancelled
         self._cancels = 0
-        self._deadline = float("inf")
-        self._result: JobResult | None = None
-        self._error: BaseException | None = None
-        # All workers are started and awaited by this one thread: to the kernel, it is their parent.
-        self._supervisor = threading.Thread(target=self._supervise, name="training-supervisor", daemon=True)
-
-    def submit(self) -> None:
-        """Starts the workers."""
-        if self._cluster.deadline_seconds:
-            self._deadline = time.monotonic() + self._cluster.deadline_seconds
-        self._supervisor.start()
-
-    def wait(self) -> JobResult:
-        """Blocks until the last attempt has ended and no process is left."""
-        self._supervisor.join()
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    def logs(self) -> Iterator[str]:
-        """Yields the lines of all workers."""
-        return self._log.follow()
 
     def cancel(self) -> None:
         """SIGTERM to all workers; SIGKILL after the grace period or at the second call. Safe in a signal handler."""
         self._cancels += 1
         self._events.put(None)
 
-    def _supervise(self) -> None:
-        try:
-            self._result = self._run_attempts()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._log.close()
+    def _is_cancelled(self) -> bool:
+        return self._cancels > 0
 
-    def _run_attempts(self) -> JobResult:
-        attempt = 0
-        while True:
-            result = self._run_gang(attempt)
-            if result.is_done or not exit_codes.is_retryable(result.exit_code) or self._is_over():
-                return result
-            if attempt == self._cluster.max_restarts:
-                note = f"gave up after {attempt} restarts (cluster: max_restarts)"
-                return dataclasses.replace(result, message=f"{result.message}; {note}")
-            delay = min(self._cluster.restart_backoff_seconds * 2**attempt, self._cluster.max_restart_backoff_seconds)
-            attempt += 1
-            for line in () if result.is_explained else result.traceback.splitlines():
-                self._log.append(line)
-            self._log.append(
-                f"restart {attempt} of {self._cluster.max_restarts} of all workers in {delay:g} s: {result.message}"
-            )
-            self._sleep(delay)
-            if self._is_over():
-                return cancelled(attempt) if self._cancels else too_late(attempt)
-
-    def _is_over(self) -> bool:
-        return self._cancels > 0 or time.monotonic() >= self._deadline
-
-    def _sleep(self, seconds: float) -> None:
-        """Waits between two attempts, or until the job is cancelled."""
+    def _pause(self, seconds: float) -> None:
         until = min(time.monotonic() + seconds, self._deadline)
         while not self._is_over() and time.monotonic() < until:
             with contextlib.suppress(queue.Empty):  # what it holds are the ends of the last attempt's workers
                 self._events.get(timeout=_timeout(until))
 
-    def _run_gang(self, attempt: int) -> JobResult:
+    def _run_attempt(self, attempt: int) -> JobResult:
         counts = self._cluster.task_counts()
         tasks = [(kind, index) for kind, count in counts.items() for index in range(count)]
         num_servers = sum(count for kind, count in counts.items() if kind != "evaluator")

@@ -43,7 +43,16 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     [spec_path] = sys.argv[1:] if arguments is None else arguments
     spec = TrainingSpec.read(spec_path)
-    task_type, task_index, task_types = _task()
+    try:
+        task_type, task_index, task_types = _task()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        text = os.environ["TF_CONFIG"]
+        print(
+            f"error: TF_CONFIG is {text[:200]!r}; expected JSON with 'cluster' and 'task', as the step writes it; "
+            "leave it out to train in one process",
+            file=sys.stderr,
+        )
+        return TrainingConfigError.exit_code
     task = f"{task_type}-{task_index}"
     try:
         if cluster_environment.is_chief(task_type, task_index, task_types):

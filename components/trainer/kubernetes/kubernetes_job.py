@@ -1,16 +1,13 @@
 """A training cluster on Kubernetes, as the step sees it: created or adopted, watched, restarted, cancelled."""
 
-import dataclasses
 import pathlib
 import queue
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from components.trainer import exit_codes
 from components.trainer.errors import TrainingError
 from components.trainer.failure import cancelled, too_late
 from components.trainer.job import JobResult
@@ -19,13 +16,15 @@ from components.trainer.kubernetes.job_spec import JOB_LABEL, SPEC_HASH_ANNOTATI
 from components.trainer.kubernetes.manifests import JobKind
 from components.trainer.kubernetes.outcome import Outcome, outcome_of, result_of
 from components.trainer.kubernetes.pod_logs import PodLogs
-from components.trainer.log_book import LogBook
+from components.trainer.supervised_job import SupervisedJob
 
 _CANCEL = "cancel"
 
 
-class KubernetesJob:
+class KubernetesJob(SupervisedJob):
     """See `components.trainer.job.Job`."""
+
+    _whom = "pods"
 
     def __init__(
         self,
@@ -46,81 +45,53 @@ class KubernetesJob:
           poll_seconds: between two looks at pods that come or go, and after a broken connection.
           watch_seconds: length of one watch request; it is then asked anew.
         """
+        super().__init__(spec.cluster, log_path)
         self._spec = spec
         self._kind = kind
         self._api = api
         self._manifests = kind.build(spec)
         self._job = self._manifests[-1]
-        self._log = LogBook(log_path)
         self._poll_seconds = poll_seconds
         self._watch_seconds = watch_seconds
         self._events: queue.SimpleQueue[Outcome | BaseException | str] = queue.SimpleQueue()
         self._cancelling = threading.Event()
-        self._deadline = float("inf")
-        self._result: JobResult | None = None
-        self._error: BaseException | None = None
-        self._supervisor = threading.Thread(target=self._supervise, name="training-supervisor", daemon=True)
 
     def submit(self) -> None:
         """Creates the job, or adopts the one that an earlier try of this very step has left running."""
-        if self._spec.cluster.deadline_seconds:
-            self._deadline = time.monotonic() + self._spec.cluster.deadline_seconds
         self._create()
-        self._supervisor.start()
-
-    def wait(self) -> JobResult:
-        """Blocks until the job has ended."""
-        self._supervisor.join()
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    def logs(self) -> Iterator[str]:
-        """Yields the lines of all pods."""
-        return self._log.follow()
+        super().submit()
 
     def cancel(self) -> None:
         """Deletes the job; its pods get SIGTERM and their grace period."""
         self._cancelling.set()
         self._events.put(_CANCEL)
 
-    def _supervise(self) -> None:
+    def _run_attempts(self) -> JobResult:
         pod_logs = PodLogs(self._api, self._pod_selector, self._log.append, self._poll_seconds)
+        pod_logs.start()
         try:
-            pod_logs.start()
-            self._result = self._run_attempts()
-        except BaseException as error:
-            self._error = error
+            return super()._run_attempts()
         finally:
             pod_logs.finish()
-            self._log.close()
 
     @property
     def _pod_selector(self) -> str:
         return f"{JOB_LABEL}={self._spec.name}"
 
-    def _run_attempts(self) -> JobResult:
-        cluster = self._spec.cluster
-        attempt = 0
-        while True:
-            result = self._await_end(attempt)
-            if result.is_done or self._cancelling.is_set() or self._deadline <= time.monotonic():
-                return result
-            if self._kind.restarts_itself or not exit_codes.is_retryable(result.exit_code):
-                return result
-            if attempt == cluster.max_restarts:
-                note = f"gave up after {attempt} restarts (cluster: max_restarts)"
-                return dataclasses.replace(result, message=f"{result.message}; {note}")
-            delay = min(cluster.restart_backoff_seconds * 2**attempt, cluster.max_restart_backoff_seconds)
-            attempt += 1
-            self._log.append(
-                f"restart {attempt} of {cluster.max_restarts} of all pods, {delay:g} s from now: {result.message}"
-            )
-            self._delete_and_wait()
-            if self._cancelling.wait(delay):
-                return cancelled(attempt)
+    def _may_restart(self, result: JobResult) -> bool:
+        return not self._kind.restarts_itself and super()._may_restart(result)
+
+    def _is_cancelled(self) -> bool:
+        return self._cancelling.is_set()
+
+    def _pause(self, seconds: float) -> None:
+        self._delete_and_wait()
+        self._cancelling.wait(max(0.0, min(seconds, self._deadline - time.monotonic())))
+
+    def _run_attempt(self, attempt: int) -> JobResult:
+        if attempt:  # `submit` has created the first
             self._create()
+        return self._await_end(attempt)
 
     def _await_end(self, attempt: int) -> JobResult:
         stopping = threading.Event()

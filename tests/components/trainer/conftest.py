@@ -2,12 +2,38 @@
 
 import importlib.util
 import pathlib
+import random
 
 import pytest
 
 from components.trainer.training_spec import TrainingSpec
 
 RUN_FNS = pathlib.Path(__file__).parent / "run_fns"
+SUMS_SCHEMA = """
+feature { name: "x" type: FLOAT shape { dim { size: 4 } } presence { min_fraction: 1.0 } }
+feature { name: "y" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1.0 } }
+"""
+
+
+@pytest.fixture
+def sums(tmp_path):
+    """A folder with schema/schema.pbtxt and examples/Split-*, 512 rows each: y is the sum of the four numbers in x."""
+    import tensorflow as tf
+
+    numbers = random.Random(0)
+    (tmp_path / "schema").mkdir()
+    (tmp_path / "schema" / "schema.pbtxt").write_text(SUMS_SCHEMA)
+    for split in ("train", "eval"):
+        folder = tmp_path / "examples" / f"Split-{split}"
+        folder.mkdir(parents=True)
+        with tf.io.TFRecordWriter(str(folder / "data-00000-of-00001.gz"), options="GZIP") as writer:
+            for _ in range(512):
+                x = [numbers.random() for _ in range(4)]
+                example = tf.train.Example()
+                example.features.feature["x"].float_list.value.extend(x)
+                example.features.feature["y"].float_list.value.append(sum(x))
+                writer.write(example.SerializeToString())
+    return tmp_path
 
 
 @pytest.fixture

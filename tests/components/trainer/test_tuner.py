@@ -2,10 +2,8 @@
 
 import json
 import pathlib
-import random
 
 import pytest
-import tensorflow as tf
 from tfx.components import Tuner
 from tfx.dsl.components.common.importer import Importer
 from tfx.orchestration import metadata, pipeline
@@ -16,40 +14,17 @@ from tfx.types import standard_artifacts
 from components.trainer.component import Trainer
 
 RUN_FNS = pathlib.Path(__file__).parent / "run_fns"
-SCHEMA = """
-feature { name: "x" type: FLOAT shape { dim { size: 4 } } presence { min_fraction: 1.0 } }
-feature { name: "y" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1.0 } }
-"""
-
-
-@pytest.fixture
-def data(tmp_path):
-    """y is the sum of x's four numbers."""
-    numbers = random.Random(0)
-    (tmp_path / "schema").mkdir()
-    (tmp_path / "schema" / "schema.pbtxt").write_text(SCHEMA)
-    for split in ("train", "eval"):
-        folder = tmp_path / "examples" / f"Split-{split}"
-        folder.mkdir(parents=True)
-        with tf.io.TFRecordWriter(str(folder / "data-00000-of-00001.gz"), options="GZIP") as writer:
-            for _ in range(128):
-                x = [numbers.random() for _ in range(4)]
-                example = tf.train.Example()
-                example.features.feature["x"].float_list.value.extend(x)
-                example.features.feature["y"].float_list.value.append(sum(x))
-                writer.write(example.SerializeToString())
-    return tmp_path
 
 
 @pytest.mark.e2e
-def test_the_trainer_takes_what_the_stock_tuner_has_found(data, monkeypatch, capfd):
+def test_the_trainer_takes_what_the_stock_tuner_has_found(sums, monkeypatch, capfd):
     monkeypatch.syspath_prepend(str(RUN_FNS))
     examples = Importer(
-        source_uri=str(data / "examples"),
+        source_uri=str(sums / "examples"),
         artifact_type=standard_artifacts.Examples,
         properties={"split_names": '["train", "eval"]'},
     ).with_id("Examples")
-    schema = Importer(source_uri=str(data / "schema"), artifact_type=standard_artifacts.Schema).with_id("Schema")
+    schema = Importer(source_uri=str(sums / "schema"), artifact_type=standard_artifacts.Schema).with_id("Schema")
     inputs = {"examples": examples.outputs["result"], "schema": schema.outputs["result"]}
     steps = {"train_args": trainer_pb2.TrainArgs(num_steps=60), "eval_args": trainer_pb2.EvalArgs(num_steps=4)}
     tuner = Tuner(tuner_fn="searched.tuner_fn", custom_config={"search": {}}, **inputs, **steps)
@@ -57,14 +32,14 @@ def test_the_trainer_takes_what_the_stock_tuner_has_found(data, monkeypatch, cap
     LocalDagRunner().run(
         pipeline.Pipeline(
             pipeline_name="search",
-            pipeline_root=str(data / "root"),
+            pipeline_root=str(sums / "root"),
             components=[examples, schema, tuner, trainer],
-            metadata_connection_config=metadata.sqlite_metadata_connection_config(str(data / "metadata.db")),
+            metadata_connection_config=metadata.sqlite_metadata_connection_config(str(sums / "metadata.db")),
         )
     )
-    [found] = (data / "root" / "Tuner" / "best_hyperparameters").glob("*/best_hyperparameters.txt")
+    [found] = (sums / "root" / "Tuner" / "best_hyperparameters").glob("*/best_hyperparameters.txt")
     assert json.loads(found.read_text())["values"] == {"rate": 0.1}
-    [results] = (data / "root" / "Tuner" / "tuner_results").glob("*/tuner_results.json")
+    [results] = (sums / "root" / "Tuner" / "tuner_results").glob("*/tuner_results.json")
     assert {trial["rate"] for trial in json.loads(results.read_text())} == {1e-6, 0.1}
     assert "learned to a loss of 0.0" in capfd.readouterr().err
-    assert list((data / "root" / "Trainer" / "model").glob("*/Format-Serving/saved_model.pb"))
+    assert list((sums / "root" / "Trainer" / "model").glob("*/Format-Serving/saved_model.pb"))

@@ -49,6 +49,15 @@ def test_a_success_is_no_crash_when_python_ends(make_spec, marks):
     assert (marks / "atexit").read_text() == "False"
 
 
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '{"task": {"type": "worker"}}', '{"task": {"type": "worker", "index": "x"}}']
+)
+def test_a_wrong_tf_config_is_shown(make_spec, monkeypatch, capfd, text):
+    monkeypatch.setenv("TF_CONFIG", text)
+    assert worker.main([str(make_spec("scripted.trains").write())]) == 2
+    assert f"error: TF_CONFIG is {text!r}; expected JSON with 'cluster' and 'task'" in capfd.readouterr().err
+
+
 class UnavailableError(Exception):
     """Looks like TensorFlow's, without importing it."""
 

@@ -131,8 +131,10 @@ def killed_at(fn_args):
     The others behave as training does: they leave with 138 when a peer is gone.
     """
     victim, moment = fn_args.custom_config["victim"], fn_args.custom_config["moment"]
-    attempt(fn_args)
     is_first = not pathlib.Path(fn_args.model_run_dir, "marks", "gone").exists()
+    attempt(fn_args)
+    for index in range(2):  # nobody may begin when the victim is gone already
+        wait_for(fn_args, f"attempts-worker-{index}")
 
     def reach(name):
         if is_first and name == moment:
