@@ -127,13 +127,18 @@ def tuner_fn_result(
       seed: of the search.
 
     Raises:
-      TrainingConfigError: parallel_trials is less than 1.
+      TrainingConfigError: a number of trials is less than 1, or the algorithm is unknown.
     """
-    if parallel_trials < 1:
-        raise TrainingConfigError(f"parallel_trials is {parallel_trials}; expected a number above 0")
-    oracles = keras_tuner.oracles
-    oracle_type = {"bayesian": oracles.BayesianOptimizationOracle, "random": oracles.RandomSearchOracle}[algorithm]
-    oracle = oracle_type(
+    for name, number in (("max_trials", max_trials), ("parallel_trials", parallel_trials)):
+        if not isinstance(number, int) or number < 1:
+            raise TrainingConfigError(f"{name} is {number!r}; expected a whole number above 0")
+    oracles = {
+        "bayesian": keras_tuner.oracles.BayesianOptimizationOracle,
+        "random": keras_tuner.oracles.RandomSearchOracle,
+    }
+    if algorithm not in oracles:
+        raise TrainingConfigError(f"algorithm is {algorithm!r}; expected {' or '.join(oracles)}")
+    oracle = oracles[algorithm](
         objective=keras_tuner.Objective(objective, "max" if maximise else "min"),
         max_trials=max_trials,
         hyperparameters=space,

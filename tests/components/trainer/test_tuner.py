@@ -27,7 +27,7 @@ def test_the_trainer_takes_what_the_stock_tuner_has_found(sums, monkeypatch, cap
     schema = Importer(source_uri=str(sums / "schema"), artifact_type=standard_artifacts.Schema).with_id("Schema")
     inputs = {"examples": examples.outputs["result"], "schema": schema.outputs["result"]}
     steps = {"train_args": trainer_pb2.TrainArgs(num_steps=60), "eval_args": trainer_pb2.EvalArgs(num_steps=4)}
-    tuner = Tuner(tuner_fn="searched.tuner_fn", custom_config={"search": {}}, **inputs, **steps)
+    tuner = Tuner(tuner_fn="searched.tuner_fn", **inputs, **steps)
     trainer = Trainer("searched.run_fn", hyperparameters=tuner.outputs["best_hyperparameters"], **inputs, **steps)
     LocalDagRunner().run(
         pipeline.Pipeline(

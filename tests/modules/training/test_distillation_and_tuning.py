@@ -100,6 +100,19 @@ def test_two_processes_find_the_better_setting_together(fn_args, tmp_path, monke
     assert len(list(tmp_path.glob("here-*"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"algorithm": "grid"}, "algorithm is 'grid'; expected bayesian or random"),
+        ({"max_trials": 0}, "max_trials is 0; expected a whole number above 0"),
+        ({"parallel_trials": "4"}, "parallel_trials is '4'; expected a whole number above 0"),
+    ],
+)
+def test_what_a_search_cannot_be_is_refused(settings, message):
+    with pytest.raises(training.TrainingConfigError, match=message):
+        tuner_fn_result(None, train, space=keras_tuner.HyperParameters(), **settings)
+
+
 def test_a_trial_that_no_other_process_can_import_is_refused(fn_args):
     with pytest.raises(training.TrainingConfigError, match="which another process cannot import"):
         run_in_process(lambda fn_args, hyperparameters: None, fn_args, {}, None)

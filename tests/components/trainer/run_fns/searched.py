@@ -20,8 +20,7 @@ def train(fn_args, hyperparameters):
 def tuner_fn(fn_args):
     space = keras_tuner.HyperParameters()
     space.Choice("rate", [1e-6, 0.1])
-    settings = {"max_trials": 2, "algorithm": "random", **fn_args.custom_config["search"]}
-    return tuning.tuner_fn_result(fn_args, train, space=space, **settings)
+    return tuning.tuner_fn_result(fn_args, train, space=space, max_trials=2, algorithm="random")
 
 
 def run_fn(fn_args):
