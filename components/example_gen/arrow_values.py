@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen import kinds
+from components.example_gen import kinds, mixed
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestDataError
 from components.example_gen.evidence import Evidence, Place, decide
@@ -50,24 +50,32 @@ def to_column(
     Raises:
       IngestDataError: a type that has no feature, such as a struct or a list of lists.
     """
+    if mixed.is_mixed(array.type):
+        parsed = mixed.convert(array, kind, config, locate)
+        return Typed(scalar_column(parsed.kind, parsed.values, absent_nulls=True), parsed.evidence, parsed.offenders)
     array = _decoded(array)
     evidence = Evidence(rows=len(array), missing=array.null_count, types={str(array.type): len(array)})
+    declared_bool = kind == "bool"
     kind = _STORED.get(kind, kind) if not any(test(array.type) for test in _TEXTS) else kind
     if kind == "bytes" and declared:
         array = _as_written(array)
     if any(test(array.type) for test in _LISTS):
         return Typed(_list_column(array, name, kind, evidence, config, locate, where), evidence)
     if declared and any(test(array.type) for test in _TEXTS) and kind != "bytes":
-        parsed = kinds.convert(array.cast(pa.string()), kind, config, locate)
+        parsed = kinds.convert(array.cast(pa.string()), kind, config, locate, empty_is_missing=False)
         parsed.evidence.types = evidence.types
         column = scalar_column(parsed.kind, parsed.values, absent_nulls=True)
         return Typed(column, parsed.evidence, parsed.offenders)
-    own, values = _scalars(array, name, evidence, where)
-    _count(own, values, evidence, locate)
+    if config.na and any(test(array.type) for test in _TEXTS):
+        array = kinds.blank(array.cast(pa.string()), config.na, evidence, locate)
+    own, values = _scalars(array, name, evidence, locate, where)
+    _count(own, values, evidence, locate, array)
     wanted = kind or decide(evidence, config.float_loss)
     values, offenders = _as_kind(values, own, wanted, name, where)
+    if declared_bool and wanted == "int":
+        values, offenders = _zero_or_one(values, offenders)
     if wanted == "float" and own != "float":
-        kinds.note_losses(values, evidence, locate, values)
+        kinds.note_losses(values, evidence, locate, array)
     return Typed(scalar_column(wanted, values, absent_nulls=True), evidence, offenders)
 
 
@@ -84,8 +92,8 @@ def _list_column(
     def locate_item(item: int, value: str) -> Place:
         return locate(int(rows[item]), value)
 
-    own, values = _scalars(flat, name, evidence, where)
-    _count(own, values, evidence, locate_item)
+    own, values = _scalars(flat, name, evidence, locate_item, where)
+    _count(own, values, evidence, locate_item, flat)
     wanted = kind or decide(evidence, config.float_loss)
     values, offenders = _as_kind(values, own, wanted, name, where)
     if offenders is not None and len(offenders):
@@ -112,10 +120,15 @@ def _as_written(array: pa.Array) -> pa.Array:
 
 
 def _decoded(array: pa.Array) -> pa.Array:
+    """The values themselves, however they are packed: by dictionary, by runs, or with a meaning of someone's own."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_run_end_encoded(array.type):
+        return pc.run_end_decode(array)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-def _scalars(array: pa.Array, name: str, evidence: Evidence, where: str) -> tuple[str, pa.Array]:
+def _scalars(array: pa.Array, name: str, evidence: Evidence, locate: Locate, where: str) -> tuple[str, pa.Array]:
     """(kind, values as int64, float64, string or binary); notes conversions of every value."""
     kind = array.type
     present = len(array) - array.null_count
@@ -125,7 +138,7 @@ def _scalars(array: pa.Array, name: str, evidence: Evidence, where: str) -> tupl
         _note(evidence, "bool to int64 0 and 1", present)
         return "int", array.cast(pa.int64())
     if pa.types.is_integer(kind):
-        return "int", _exact(array, pa.int64(), name, where)
+        return "int", _within_int64(array, name, locate, where)
     if pa.types.is_floating(kind):
         return "float", array.cast(pa.float64())
     if any(test(kind) for test in _DECIMALS):
@@ -138,25 +151,51 @@ def _scalars(array: pa.Array, name: str, evidence: Evidence, where: str) -> tupl
     if any(test(kind) for test in _MOMENTS):
         _note(evidence, f"{kind} to {_MICROSECONDS}", present)
         zone = getattr(kind, "tz", None)
-        return "int", _microseconds(array, pa.timestamp("us", zone), evidence)
+        return "int", _microseconds(array, pa.timestamp("us", zone), name, evidence, locate, where)
     if any(test(kind) for test in _DURATIONS):
         _note(evidence, f"{kind} to int64 microseconds", present)
-        return "int", _microseconds(
-            array, pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us"), evidence
-        )
+        micros = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+        return "int", _microseconds(array, micros, name, evidence, locate, where)
     raise IngestDataError(
         f"{where}: column {name!r} has type {kind}, which a tf.Example cannot hold; flatten it where the file is made, "
         f"or leave it out with drop: [{name}]"
     )
 
 
-def _microseconds(array: pa.Array, kind: pa.DataType, evidence: Evidence) -> pa.Array:
+def _microseconds(
+    array: pa.Array, kind: pa.DataType, name: str, evidence: Evidence, locate: Locate, where: str
+) -> pa.Array:
     exact = pc.cast(array, kind, safe=False)
-    back = pc.cast(exact, array.type, safe=False)
-    cut = pc.sum(pc.not_equal(back, array)).as_py() or 0
-    if cut:
-        _note(evidence, "less than a microsecond cut off", cut)
+    other = pc.fill_null(pc.not_equal(pc.cast(exact, array.type, safe=False), array), False)
+    count = pc.sum(other).as_py() or 0
+    if count and getattr(array.type, "unit", "") == "ns":
+        _note(evidence, "less than a microsecond cut off", count)
+    elif count:
+        row = pc.index(other, True).as_py()
+        raise _unfit(
+            row, str(array.cast(pa.int64())[row]), f"{array.type} beyond what microseconds reach", name, locate, where
+        )
     return exact.cast(pa.int64())
+
+
+def _within_int64(array: pa.Array, name: str, locate: Locate, where: str) -> pa.Array:
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        row = pc.index(pc.greater(array, pa.scalar((1 << 63) - 1, pa.uint64())), True).as_py()
+        raise _unfit(row, str(array[row]), f"{array.type} beyond int64", name, locate, where) from None
+
+
+def _unfit(row: int, value: str, why: str, name: str, locate: Locate, where: str) -> IngestDataError:
+    line = locate(row, value).line
+    return IngestDataError(f"{where}:{line}: column {name!r}: {value} is a {why}; declare types: {{{name}: bytes}}")
+
+
+def _zero_or_one(values: pa.Array, offenders: np.ndarray | None) -> tuple[pa.Array, np.ndarray]:
+    other = pc.fill_null(pc.and_(pc.not_equal(values, 0), pc.not_equal(values, 1)), False)
+    rows = np.flatnonzero(other.to_numpy(zero_copy_only=False))
+    rows = rows if offenders is None else np.union1d(rows, offenders)
+    return pc.if_else(other, pa.scalar(None, values.type), values), rows
 
 
 def _exact(array: pa.Array, kind: pa.DataType, name: str, where: str) -> pa.Array:
@@ -173,15 +212,21 @@ def _note(evidence: Evidence, text: str, count: int) -> None:
         evidence.notes[text] = evidence.notes.get(text, 0) + count
 
 
-def _count(kind: str, values: pa.Array, evidence: Evidence, locate: Locate) -> None:
+def _count(kind: str, values: pa.Array, evidence: Evidence, locate: Locate, before: pa.Array) -> None:
     present = len(values) - values.null_count
     if kind == "int":
         evidence.ints += present
     elif kind == "float":
         evidence.floats += present
-        kinds.note_losses(values, evidence, locate, values)
-    elif kind == "bytes":
+        kinds.note_losses(values, evidence, locate, before if pa.types.is_decimal(before.type) else values)
+    elif kind == "bytes" and present:
         evidence.texts += present
+        if values[0].is_valid:
+            evidence.firsts["texts"] = locate(0, _shown(values[0].as_py()))
+
+
+def _shown(value: str | bytes) -> str:
+    return value if isinstance(value, str) else repr(value)
 
 
 def _as_kind(values: pa.Array, own: str, wanted: str, name: str, where: str) -> tuple[pa.Array, np.ndarray | None]:

@@ -48,6 +48,7 @@ class Block:
       bad: rows that could not be read, which are not in `columns`.
       typed: columns whose values have their type already although the others' are text.
       notes: what the reader did to values.
+      first_line: the line of the first row, where that is known without looking for the others'.
       lines: gives the line (or row number) in the file of every row; computed only when asked for.
     """
 
@@ -58,6 +59,7 @@ class Block:
     num_rows: int = 0
     typed: frozenset[str] = frozenset()
     notes: list[Note] = dataclasses.field(default_factory=list)
+    first_line: int | None = None
     _known_lines: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -65,6 +67,8 @@ class Block:
 
     def line(self, row: int) -> int:
         """Where row `row` begins, counted from 1."""
+        if row == 0 and self.first_line is not None:
+            return self.first_line
         if self._known_lines is None:
             self._known_lines = self.lines()
         # A file that mixes lone CR and LF as line ends has more rows than lines.

@@ -63,21 +63,26 @@ def _refuse_bad_rows(result: Result) -> None:
 
 def columns_of(sources: list[Source], layouts: list[readers.Layout], config: IngestConfig) -> tuple[str, ...]:
     """The columns to write, or () where only reading tells; raises where files differ or options name others."""
-    first = readers.column_names(layouts[0])
-    if first is None:
+    if readers.column_names(layouts[0]) is None:
         return ()
+    first = _wanted(layouts[0], config)
     for source, layout in zip(sources, layouts, strict=True):
-        names = readers.column_names(layout) or ()
+        names = _wanted(layout, config)
         extra, lacking = set(names) - set(first), set(first) - set(names)
         if extra or lacking:
             has = f" has {', '.join(sorted(extra))}" if extra else ""
             lacks = f" lacks {', '.join(sorted(lacking))}" if lacking else ""
             raise IngestDataError(f"{source.name}: columns differ from those of {sources[0].name}:{has}{lacks}")
-    check_names(first, config, sources[0].name)
-    kept = tuple(name for name in first if (not config.keep or name in config.keep) and name not in config.drop)
-    if not kept:
-        raise IngestConfigError("keep and drop leave no column")
-    return kept
+    everywhere = tuple(dict.fromkeys(name for layout in layouts for name in readers.column_names(layout) or ()))
+    check_names(everywhere, config, sources[0].name)
+    if not first:
+        raise IngestConfigError(f"keep and drop leave no column of {sources[0].name}")
+    return first
+
+
+def _wanted(layout: readers.Layout, config: IngestConfig) -> tuple[str, ...]:
+    names = readers.column_names(layout) or ()
+    return tuple(name for name in names if (not config.keep or name in config.keep) and name not in config.drop)
 
 
 def check_names(columns: tuple[str, ...], config: IngestConfig, where: str) -> None:

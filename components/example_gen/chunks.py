@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen import arrow_values, encoding, kinds, pieces, readers, splitting
+from components.example_gen import arrow_values, encoding, kinds, pieces, readers, splitting, storage
 from components.example_gen.blocks import BadRow, Block, Span
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestDataError
@@ -107,7 +107,8 @@ def work(job: Job, chunk: Chunk, forced: dict[str, str] | None = None) -> Outcom
         does not have are written as missing.
     """
     try:
-        return _Worker(job, chunk, forced).run()
+        with storage.naming(job.staging):
+            return _Worker(job, chunk, forced).run()
     except IngestDataError as error:
         return Outcome(chunk, error=str(error))
     except pa.ArrowException as error:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from components.example_gen import mixed
 from components.example_gen.blocks import Block, Span
 from components.example_gen.config import IngestConfig
 from components.example_gen.decompression import decompressed
@@ -99,8 +100,14 @@ _OPENERS = {"parquet": _open_parquet, "arrow": _open_arrow, "avro": _open_avro}
 _NAMES = {
     "parquet": lambda file: file.schema_arrow.names,
     "arrow": lambda file: file.schema.names,
-    "avro": lambda file: [field["name"] for field in file.writer_schema["fields"]],
+    "avro": lambda file: _avro_names(file.writer_schema),
 }
+
+
+def _avro_names(schema: Any) -> list[str]:
+    if not isinstance(schema, dict) or "fields" not in schema:
+        raise ValueError(f"its schema is {schema!r}, not a record")
+    return [field["name"] for field in schema["fields"]]
 
 
 def _part_rows(kind: str, file: Any) -> list[int]:
@@ -122,7 +129,7 @@ def _batches(
         yield from file.iter_batches(at_once, row_groups=groups, columns=list(columns), use_threads=False)
     elif source.format == "avro":
         for block in file:
-            yield _from_records(list(block), columns, source.name)
+            yield _from_records(list(block), columns)
     elif isinstance(file, pa.Table):
         yield from file.combine_chunks().to_batches(_MAX_ROWS)
     else:
@@ -132,11 +139,11 @@ def _batches(
                 yield batch.slice(start, _MAX_ROWS)
 
 
-def _from_records(records: list[dict], columns: tuple[str, ...], file_name: str) -> pa.RecordBatch:
+def _from_records(records: list[dict], columns: tuple[str, ...]) -> pa.RecordBatch:
     arrays = []
     for name in columns:
         try:
             arrays.append(pa.array([record[name] for record in records]))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise IngestDataError(f"{file_name}: column {name!r} holds values of several types: {error}") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            arrays.append(mixed.array([record[name] for record in records]))
     return pa.RecordBatch.from_arrays(arrays, list(columns))

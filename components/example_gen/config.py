@@ -4,7 +4,9 @@ Only the standard library is imported, so that the command line and the pipeline
 """
 
 import dataclasses
+import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +27,10 @@ PICTURE_FACTS = ("file", "width", "height", "channels", "brightness", IMAGE_CONT
 
 # Words that mean "no value" between numbers. In a text column they stay text, unless `na` is set.
 DEFAULT_NA = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
+
+
+# Splits are folders, and stock components list their names with commas between.
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,9 @@ class SplitConfig:
             raise IngestConfigError("split.time_column belongs to split.by: time; set both or neither")
         if self.by == "time":
             self._check_cuts()
+        for name in self.names:
+            if not _SPLIT_NAME.fullmatch(name):
+                raise IngestConfigError(f"split name {name!r}: expected letters, digits, '_', '-' and '.'")
         if (self.by == "files") != bool(self.files):
             raise IngestConfigError("split.files belongs to split.by: files; set both or neither")
 
@@ -81,6 +90,9 @@ class SplitConfig:
                 "split.cuts gives each split the value where it ends, in order, and null for the last, "
                 "such as {train: 2024-03-01, eval: null}"
             )
+        numbers = [value for value in values if isinstance(value, int | float)]
+        if any(one >= other for one, other in itertools.pairwise(numbers)):
+            raise IngestConfigError(f"split.cuts are not ascending: {', '.join(map(str, numbers))}")
 
     @property
     def names(self) -> list[str]:
@@ -272,6 +284,8 @@ def _shaped(annotation: str, value: Any, where: str) -> Any:
             return None
         if not isinstance(value, list | tuple):
             raise IngestConfigError(f"{where}: expected a list, got {value!r}")
+        if any(isinstance(item, bool) for item in value):
+            raise IngestConfigError(f"{where}: YAML reads {value!r}; put words such as no and yes in quotes")
         return tuple("null" if item is None else str(item) for item in value)
     if "Mapping" in annotation:
         if not isinstance(value, Mapping):

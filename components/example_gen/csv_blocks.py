@@ -51,7 +51,7 @@ def _parse(data: bytes, source: Source, dialect: Dialect, first_line: int) -> Bl
     )
 
     def all_lines() -> np.ndarray:
-        return first_line + csv_records.record_lines(data, ord(dialect.delimiter))
+        return first_line + csv_records.record_starts(data, ord(dialect.delimiter))[0]
 
     numbers = np.asarray([number for number, _, _ in refused], np.int64)
     columns = {name: only_chunk(table.column(name)) for name in names}
@@ -60,4 +60,32 @@ def _parse(data: bytes, source: Source, dialect: Dialect, first_line: int) -> Bl
         lines = all_lines()
         last = len(lines) - 1
         block.bad = [BadRow(int(lines[min(number, last)]), reason, text) for number, reason, text in refused]
+    elif data[:1] not in (b"\r", b"\n"):
+        block.first_line = first_line
+    return _without_misquoted(block, data, dialect, numbers) if b'"' in data else block
+
+
+def _without_misquoted(block: Block, data: bytes, dialect: Dialect, refused: np.ndarray) -> Block:
+    """The block less the records in which a quoted field goes on after its closing quote.
+
+    Arrow takes such a field for text, whatever it swallowed: after a quote that was never closed, that is all up to
+    the next one, in another row.
+    """
+    offsets = csv_records.misplaced_quotes(data, ord(dialect.delimiter))
+    if not len(offsets):
+        return block
+    _, starts = csv_records.record_starts(data, ord(dialect.delimiter))
+    records, firsts = np.unique(np.searchsorted(starts, offsets, side="right") - 1, return_index=True)
+    bad = list(block.bad)
+    rows = []
+    for record, offset in zip(records.tolist(), offsets[firsts].tolist(), strict=True):
+        if record in refused:
+            continue
+        row = record - int(np.searchsorted(refused, record))
+        rows.append(row)
+        after = data[offset + 1 : offset + 21].decode(errors="replace")
+        reason = f"{after!r} follows a closing quote; is a quote missing, or one within the field not doubled?"
+        bad.append(BadRow(block.line(row), reason, block.row_text(row)))
+    block = block.without(rows)
+    block.bad = sorted(bad)
     return block

@@ -1,8 +1,10 @@
 """What a CSV file's first records say: byte order mark, delimiter, column names, where the data starts."""
 
+import codecs
 import csv
 import dataclasses
 import io
+import re
 
 from components.example_gen import csv_records, streams
 from components.example_gen.config import IngestConfig
@@ -13,7 +15,19 @@ _CANDIDATES = ",;\t|"
 _NAMES = {"\t": "'\\t' (TAB, tab)"}
 _HEAD_BYTES = 256 << 10
 _SAMPLE_RECORDS = 50
-_UTF8_BOM = b"\xef\xbb\xbf"
+_UTF8_BOM = codecs.BOM_UTF8
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# What a file may begin with that is no text in the encoding it is read in, and what to do.
+_OTHER_STARTS = {
+    codecs.BOM_UTF32_LE: "starts like utf-32; set encoding to utf-32",
+    codecs.BOM_UTF32_BE: "starts like utf-32; set encoding to utf-32",
+    codecs.BOM_UTF16_LE: "starts like utf-16; set encoding to utf-16",
+    codecs.BOM_UTF16_BE: "starts like utf-16; set encoding to utf-16",
+    "\xef\xbb\xbf".encode(): "starts like utf-8; leave encoding out",
+    b"\x1f\x8b": "is gzip; end its name with .gz",
+    "\x1f\x8b".encode(): "is gzip; end its name with .gz",
+    b"PK\x03\x04": "is a ZIP or Excel file; save the table as CSV",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +49,11 @@ class Dialect:
     first_line: int
     terminator: int
     unnamed: tuple[str, ...] = ()
+
+    @property
+    def numeric_names(self) -> tuple[str, ...]:
+        """Names that are numbers, as they are where the file has no header and its first row was taken for one."""
+        return () if self.data_start == 0 else tuple(name for name in self.columns if _NUMBER.fullmatch(name))
 
 
 def read_dialect(source: Source, config: IngestConfig) -> Dialect:
@@ -76,14 +95,23 @@ def _head(source: Source, config: IngestConfig) -> tuple[bytes, bool]:
 
 
 def _check_text(body: bytes, source: Source, config: IngestConfig, lines_before: int, whole: bool) -> None:
-    if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise IngestDataError(f"{source.name}: starts like utf-16, not {config.encoding}; set encoding to utf-16")
-    if b"\0" in body[:4096]:
+    check_start(body, source.name)
+    zero = body.find(b"\0", 0, 4096)
+    if zero >= 0:
+        line = lines_before + 1 + body[:zero].count(b"\n")
         raise IngestDataError(
-            f"{source.name}: has zero bytes: not CSV text in {config.encoding}; set format or encoding"
+            f"{source.name}:{line}: a zero byte after {body[max(0, zero - 20) : zero].decode(errors='replace')!r}: "
+            f"not CSV text in {config.encoding}; set format or encoding"
         )
     complete = body if whole else body[: body.rfind(b"\n") + 1]
     check_utf8(complete, source.name, lines_before + 1)
+
+
+def check_start(head: bytes, name: str) -> None:
+    """Raises where a file begins like one that is no text, or text in another encoding."""
+    for start, what in _OTHER_STARTS.items():
+        if head.startswith(start):
+            raise IngestDataError(f"{name}: {what}")
 
 
 def check_utf8(data: bytes, name: str, first_line: int) -> None:

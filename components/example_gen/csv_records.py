@@ -23,6 +23,18 @@ def toggles(data: np.ndarray, delimiter: int) -> np.ndarray:
     return quotes if _regular(data, quotes, delimiter) else _walk(data, quotes, delimiter)
 
 
+def misplaced_quotes(data: bytes, delimiter: int) -> np.ndarray:
+    """The offsets (int64) of quotes that close a field before its end, as in `"a" b`."""
+    array = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(array == QUOTE)
+    if _regular(array, quotes, delimiter):
+        return quotes[:0]
+    closing = _walk(array, quotes, delimiter)[1::2]
+    after = array[np.minimum(closing + 1, len(array) - 1)]
+    fine = np.isin(after, (delimiter, LF, CR, QUOTE)) | (closing == len(array) - 1)
+    return closing[~fine]
+
+
 def _regular(data: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
     """Whether taking every quote in turn as opening and closing is right: no stray quote in an unquoted field."""
     opening, closing = quotes[0::2], quotes[1::2]
@@ -75,8 +87,8 @@ def first_boundary(data: bytes, delimiter: int) -> int:
     return int(ends[0]) + 1 if len(ends) else 0
 
 
-def record_lines(data: bytes, delimiter: int) -> np.ndarray:
-    """For each record that is not an empty line, its line in `data`, counted from 0 (int64)."""
+def record_starts(data: bytes, delimiter: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each record that is not an empty line, its line in `data`, counted from 0, and its offset (both int64)."""
     terminator = line_end(data)
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == terminator)
@@ -92,4 +104,5 @@ def record_lines(data: bytes, delimiter: int) -> np.ndarray:
     first_lines = np.append(0, lines[outside][:-1] + 1)
     length = record_ends - starts
     only_cr = (length == 1) & (array[np.minimum(starts, len(array) - 1)] == CR)
-    return first_lines[(length > 0) & ~only_cr]
+    there = (length > 0) & ~only_cr
+    return first_lines[there], starts[there]

@@ -7,6 +7,12 @@ class IngestConfigError(ValueError):
     exit_code = 2
 
 
+class IngestFileError(RuntimeError):
+    """A file cannot be read or written: no space, no permission."""
+
+    exit_code = 1
+
+
 class IngestDataError(ValueError):
     """The input cannot be ingested as configured. The message names file, line, column and value where they exist."""
 

@@ -29,6 +29,7 @@ class Evidence:
       bigs: whole numbers beyond int64.
       floats: other numbers.
       texts: everything else.
+      otherwise: texts of columns whose values look like numbers in another notation, such as 1,5 or 12 %.
       zeros: numbers with leading zeros, such as 01234.
       losses: numbers that float32 does not keep to seven digits or to the unit.
       overflows: finite numbers that became infinite.
@@ -46,6 +47,7 @@ class Evidence:
     bigs: int = 0
     floats: int = 0
     texts: int = 0
+    otherwise: int = 0
     zeros: int = 0
     losses: int = 0
     overflows: int = 0
@@ -74,7 +76,7 @@ class Evidence:
         return self.ints + self.bigs + self.floats
 
 
-_COUNTS = ("rows", "missing", "blanked", "words", "ints", "bigs", "floats", "texts", "zeros", "losses", "overflows")
+_COUNTS = tuple(field.name for field in dataclasses.fields(Evidence) if field.type == "int" or field.type is int)
 
 
 def total(evidences: Iterable[Evidence]) -> Evidence:

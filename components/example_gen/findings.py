@@ -64,8 +64,18 @@ class _Describer:
             level = "warning" if seen.numbers >= _MOSTLY_NUMBERS * (seen.numbers + seen.texts) else "note"
             self.add(
                 level,
-                f"{seen.numbers} values are numbers and {seen.texts} are not{self.first('texts')}: "
+                f"{seen.numbers} values are numbers and {seen.texts} are not{self.first('texts')}{self._header()}: "
                 "the whole column is bytes; declare its type, or add the word to na",
+            )
+        elif seen.otherwise:
+            self.add(
+                "warning",
+                f"values look like numbers, but not in the form 1234.5{self.first('texts')}: the whole column is bytes",
+            )
+        elif seen.words and not seen.texts:
+            self.add(
+                "warning",
+                f"nothing but words that often mean missing{self.first('words')}: they stay text; if they do, set na",
             )
         elif seen.bigs:
             self.add(
@@ -77,6 +87,10 @@ class _Describer:
                 f"{seen.losses + seen.overflows} numbers do not fit float32{self.first('losses', 'overflows')}: "
                 "the whole column is bytes",
             )
+
+    def _header(self) -> str:
+        place = self._seen.firsts.get("texts")
+        return ", the header once more" if place is not None and place.value.strip() == self._column else ""
 
     def numbers(self, kind: str) -> None:
         seen = self._seen

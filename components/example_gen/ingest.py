@@ -1,15 +1,18 @@
 """Ingestion from patterns to finished splits, with or without a TFX pipeline around it."""
 
+import contextlib
+import logging
 import os
+import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.example_gen import beam_job, checks, declared_types, duplicates, readers, storage
 from components.example_gen.chunks import Job
 from components.example_gen.config import IngestConfig
-from components.example_gen.errors import IngestConfigError
+from components.example_gen.errors import IngestConfigError, IngestDataError, IngestFileError
 from components.example_gen.local_pool import num_cores
 from components.example_gen.result import Result
 from components.example_gen.sources import find_sources
@@ -18,6 +21,8 @@ from components.example_gen.sources import find_sources
 _IN_PROCESS_RUNNERS = ("FnApiRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner")
 # Pieces per shard that make shards of balanced size.
 _PIECES_PER_SHARD = 4
+
+_BEAM_SUFFIX = re.compile(r" \[while running '[^']*'\]")
 
 # Given the result and the folder that is about to become the output.
 BeforeCommit = Callable[[Result, str], None]
@@ -46,18 +51,18 @@ def ingest(
       IngestConfigError: the options do not fit the data, or `output` holds something else.
     """
     start = time.perf_counter()
-    output = output.rstrip("/")
-    _check_output(output)
+    output = _output_folder(output)
     sources, skipped = find_sources(patterns, config)
     layouts = [readers.describe(source, config) for source in sources]
     columns = checks.columns_of(sources, layouts, config)
     declared = declared_types.of(config, columns)
     folder, name = os.path.split(output)
     staging = os.path.join(folder, f".{name}-ingesting-{uuid.uuid4().hex[:8]}")
-    storage.make_folder(os.path.join(staging, "whole"))
+    with storage.naming(output):
+        storage.make_folder(os.path.join(staging, "whole"))
     try:
         inputs = list(zip(range(len(sources)), sources, layouts, strict=True))
-        with make_pipeline() if make_pipeline else _local_pipeline() as pipeline:
+        with _without_beam(), make_pipeline() if make_pipeline else _local_pipeline() as pipeline:
             num_chunks = sum(readers.estimate_spans(source, layout, config) for _, source, layout in inputs)
             parts = -(-_PIECES_PER_SHARD * config.shards // max(1, num_chunks))
             job = Job(config, columns, declared, staging, parts)
@@ -72,20 +77,29 @@ def ingest(
         result.seconds = time.perf_counter() - start
         if before_commit is not None:
             before_commit(result, os.path.join(staging, "whole"))
-        _commit(os.path.join(staging, "whole"), output)
+        with storage.naming(output):
+            _commit(os.path.join(staging, "whole"), output)
     finally:
         storage.delete_folder(staging)
     return result
 
 
-def _check_output(output: str) -> None:
-    """Refuses to replace a folder that is not an ingestion's output."""
-    if storage.is_local(output) and os.path.isdir(output):
+def _output_folder(output: str) -> str:
+    """Where `output` really is; refuses to replace what is not an ingestion's output."""
+    if not storage.is_local(output):
+        return output.rstrip("/")
+    if not output or os.path.ismount(output):
+        raise IngestConfigError(f"the output is {output!r}; name a new folder")
+    output = os.path.realpath(output) if os.path.islink(output.rstrip("/")) else output.rstrip("/")
+    if os.path.exists(output) and not os.path.isdir(output):
+        raise IngestConfigError(f"{output} is a file; name a new folder for the output")
+    if os.path.isdir(output):
         strange = [name for name in os.listdir(output) if not name.startswith("Split-") and name not in _OWN_FILES]
         if strange:
             raise IngestConfigError(
                 f"{output} holds {strange[0]}, which is not ingestion's; name a new folder for the output"
             )
+    return output
 
 
 _OWN_FILES = ("report.json", "report.html", "quarantine.jsonl")
@@ -101,6 +115,24 @@ def _commit(whole: str, output: str) -> None:
     if os.path.isdir(output) and os.listdir(output):
         storage.rename(output, retired)
     storage.rename(whole, output)
+
+
+@contextlib.contextmanager
+def _without_beam() -> Iterator[None]:
+    """Takes away what Beam adds to the messages for people, and the traces that it logs beside them."""
+    log = logging.getLogger("apache_beam.runners.common")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except (IngestDataError, IngestConfigError, IngestFileError) as error:
+        raise type(error)(_BEAM_SUFFIX.sub("", str(error))) from None
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt | SystemExit):  # Ctrl-C and SIGTERM end the process
+            raise error.__context__ from None
+        raise
+    finally:
+        log.setLevel(level)
 
 
 def _local_pipeline() -> Any:

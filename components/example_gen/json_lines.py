@@ -1,21 +1,29 @@
 """JSON Lines: one object per line, read by Arrow; line by line only where Arrow cannot."""
 
+import codecs
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
-from components.example_gen import streams, text_spans
+from components.example_gen import mixed, streams, text_spans
 from components.example_gen.blocks import BadRow, Block, Span, only_chunk
 from components.example_gen.config import IngestConfig
-from components.example_gen.csv_dialect import check_utf8
+from components.example_gen.csv_dialect import check_start, check_utf8
 from components.example_gen.errors import IngestDataError
+from components.example_gen.mixed import Literal
 from components.example_gen.sources import Source
 
-_BOM = b"\xef\xbb\xbf"
+_BOM = codecs.BOM_UTF8
+_EXPECTED = "expected JSON Lines, one object per line"
+_EXACT_FLOAT64 = float(1 << 53)
+# Arrow takes such a line for a row, or crashes.
+_NULL_LINE = re.compile(rb"(^|\n)[ \t\r]*null")
 
 
 def plan(source: Source, config: IngestConfig) -> Iterator[Span]:
@@ -23,23 +31,39 @@ def plan(source: Source, config: IngestConfig) -> Iterator[Span]:
     with streams.plain(source, config.encoding) as file:
         head = streams.read_up_to(file, 4096)
     start = len(_BOM) if head.startswith(_BOM) else 0
-    if head[start:].lstrip()[:1] == b"[":
-        raise IngestDataError(f"{source.name}: a JSON array; expected JSON Lines, one object per line")
+    check_start(head[start:], source.name)
+    first = head[start:].lstrip()
+    if first[:1] == b"[":
+        raise IngestDataError(f"{source.name}: a JSON array; {_EXPECTED}: jq -c '.[]' {source.name} > rows.jsonl")
+    if first.splitlines()[:1] == [b"{"]:
+        told = f"{source.name}: an object over several lines"
+        raise IngestDataError(f"{told}; {_EXPECTED}: jq -c . {source.name} > rows.jsonl")
     yield from text_spans.plan(source, start, 1, _boundary, b"\n", config)
 
 
 def read(source: Source, span: Span, config: IngestConfig) -> Iterator[Block]:
     """The lines of a span, in blocks. Every key seen in a block is a column of it."""
+    as_written = frozenset(name for name, kind in config.types.items() if kind == "bytes")
     for data, line in text_spans.read(source, span, _boundary, b"\n", config):
         check_utf8(data, source.name, line)
-        yield _parse(data, line)
+        yield _parse(data, line, as_written)
 
 
 def _boundary(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
-def _parse(data: bytes, first_line: int) -> Block:
+def _parse(data: bytes, first_line: int, as_written: frozenset[str]) -> Block:
+    """One block. Columns in `as_written` keep the digits of their numbers."""
+    table = None if _NULL_LINE.search(data) else _table(data)
+    if table is None or any(_loses(table.column(name), name in as_written) for name in table.column_names):
+        return _line_by_line(data, first_line, as_written)
+    columns = {name: only_chunk(table.column(name)) for name in table.column_names}
+    return Block(columns, False, lambda: first_line + _lines(data), num_rows=table.num_rows, first_line=first_line)
+
+
+def _table(data: bytes) -> pa.Table | None:
+    """The lines as Arrow reads them, or None where it cannot, or does not take each line for one row."""
     try:
         table = _arrow(data, None)
         texts = [_without_moments(field) for field in table.schema]
@@ -47,9 +71,18 @@ def _parse(data: bytes, first_line: int) -> Block:
             # Arrow makes timestamps of strings that look like them; here a string stays a string.
             table = _arrow(data, pa.schema(texts))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return _line_by_line(data, first_line)
-    columns = {name: only_chunk(table.column(name)) for name in table.column_names}
-    return Block(columns, False, lambda: first_line + _lines(data), num_rows=table.num_rows)
+        return None
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    return table if table.num_rows == lines or table.num_rows == len(_lines(data)) else None
+
+
+def _loses(column: pa.ChunkedArray, as_written: bool) -> bool:
+    """Whether Arrow's numbers may not be those of the file: beyond what float64 tells apart, or to be kept as text."""
+    if as_written and not pa.types.is_string(column.type):
+        return True
+    if not pa.types.is_floating(column.type):
+        return False
+    return pc.any(pc.greater_equal(pc.abs(column), _EXACT_FLOAT64)).as_py() or False
 
 
 def _arrow(data: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -76,8 +109,8 @@ def _lines(data: bytes) -> np.ndarray:
     return np.asarray([number for number, line in enumerate(data.split(b"\n")) if line.strip()], np.int64)
 
 
-def _line_by_line(data: bytes, first_line: int) -> Block:
-    """For blocks with a broken line, or a key whose values differ in type: such a column becomes text."""
+def _line_by_line(data: bytes, first_line: int, as_written: frozenset[str]) -> Block:
+    """For blocks that Arrow does not read, or not exactly."""
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     bad: list[BadRow] = []
@@ -85,23 +118,46 @@ def _line_by_line(data: bytes, first_line: int) -> Block:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            bad.append(BadRow(number, f"not JSON: {error}", line))
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
+            rows.append(_object(line))
             lines.append(number)
-        else:
-            bad.append(BadRow(number, "not a JSON object", line))
+        except json.JSONDecodeError as error:
+            bad.append(BadRow(number, f"not JSON: {error}", line))
+        except (ValueError, RecursionError) as error:
+            bad.append(BadRow(number, f"not a JSON object that can be a row: {error}", line))
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: _array([row.get(name) for row in rows]) for name in names}
+    columns = {name: _array([row.get(name) for row in rows], name in as_written) for name in names}
     return Block(columns, False, lambda: np.asarray(lines, np.int64), bad, len(rows))
 
 
-def _array(values: list[Any]) -> pa.Array:
+def _object(line: str) -> dict[str, Any]:
+    row = json.loads(line, parse_float=Literal.parse, object_pairs_hook=_without_twins)
+    if not isinstance(row, dict):
+        raise ValueError("another value")
+    if "\\u" in line:
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair, which is no character") from None
+    return row
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"key {name!r} is there twice")
+    return dict(pairs)
+
+
+def _array(values: list[Any], as_written: bool) -> pa.Array:
+    kinds = {type(value) for value in values} - {type(None)}
+    if Literal in kinds or (as_written and kinds != {str}):
+        return mixed.array(values) if list not in kinds and dict not in kinds else _plain_array(values)
+    return _plain_array(values)
+
+
+def _plain_array(values: list[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        texts = [value if isinstance(value, str) or value is None else json.dumps(value) for value in values]
-        return pa.array(texts, pa.string())
+        return mixed.array(values)

@@ -1,6 +1,7 @@
 """Text to typed values, a whole column at a time, with everything that is not plain recorded as evidence."""
 
 import dataclasses
+import decimal
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,15 @@ import pyarrow.compute as pc
 from components.example_gen.config import DEFAULT_NA, IngestConfig
 from components.example_gen.evidence import Evidence, Place, decide
 
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_PLAIN_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_NUMBER = rf"^\s*{_PLAIN_NUMBER}\s*$"
+_FLOAT = rf"(?i)^({_PLAIN_NUMBER}|[+-]?(inf|infinity|nan))$"
+# Numbers as people and spreadsheets write them: 1,5 or 1.234,50 or $5 or 12 %.
+_OTHERWISE = r"^[+-]?[$€£¥]? ?\d+([., ']\d{3})*([.,]\d+)? ?[%$€£¥]?$"
+_SHOWS_OTHERWISE = 20
+# Beyond this not every whole number is a float64, and a number that is written shorter than so is not lost as one.
+_EXACT_FLOAT64 = float(1 << 53)
+_SHORTEST_UNDERFLOW = len("1e-324")
 _INTEGER = r"^\s*[+-]?\d+\s*$"
 _TRUE = pa.array(["true", "t", "yes", "y", "1"])
 _FALSE = pa.array(["false", "f", "no", "n", "0"])
@@ -47,14 +56,13 @@ def infer(text: pa.Array, config: IngestConfig, locate: Locate) -> Parsed:
     words = _words(config)
     numbers = _numbers(values, words, evidence, locate)
     if numbers is None:
-        masked = _null_where(values, pc.is_in(values, words))
+        masked = _without_words(values, words)
         evidence.words = masked.null_count - values.null_count
-        candidate = pc.ascii_trim_whitespace(masked)
         if evidence.words < present:
-            unsigned = pc.replace_substring_regex(candidate, r"^\+(\d)", r"\1")
+            unsigned = pc.replace_substring_regex(masked, r"^\+(\d)", r"\1")
             numbers = _numbers(unsigned, words, evidence, locate)
         if numbers is None:
-            return _as_text(values, masked, evidence, locate)
+            return _as_text(values, words, evidence, locate)
         _first(evidence, "words", values, _true(pc.and_(pc.is_valid(values), pc.is_null(masked))), locate)
     if pa.types.is_floating(numbers.type):
         note_losses(numbers, evidence, locate, values)
@@ -62,7 +70,7 @@ def infer(text: pa.Array, config: IngestConfig, locate: Locate) -> Parsed:
     return Parsed(kind, values if kind == "bytes" else numbers, evidence)
 
 
-def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate) -> Parsed:
+def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate, empty_is_missing: bool = True) -> Parsed:
     """Parses a string column as a given kind.
 
     Args:
@@ -70,18 +78,24 @@ def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate) -> 
       kind: one of config.KINDS, or "none".
       config: NA words.
       locate: names a row.
+      empty_is_missing: as in CSV. Elsewhere an empty text among numbers is told as a word that means missing.
 
     Values that do not fit are offenders, and null in the result.
     """
-    evidence = Evidence(rows=len(text))
-    values = _without_empty(text, config.na, evidence, locate)
+    evidence = Evidence(rows=len(text), missing=text.null_count)
+    if empty_is_missing:
+        values = _without_empty(text, config.na, evidence, locate)
+    else:
+        values = blank(text, config.na, evidence, locate)
     if kind in ("bytes", "none"):
         return Parsed(kind, values, evidence)
-    masked = _null_where(values, pc.is_in(values, _words(config)))
+    masked = _without_words(values, _words(config))
     evidence.words = masked.null_count - values.null_count
     if evidence.words:
         _first(evidence, "words", values, _true(pc.and_(pc.is_valid(values), pc.is_null(masked))), locate)
-    result, offenders = _CONVERTERS[kind](pc.ascii_trim_whitespace(masked))
+    if kind == "timestamp":
+        masked = _to_microseconds(masked, evidence)
+    result, offenders = _CONVERTERS[kind](masked)
     if kind == "int":
         _note_zeros(values, evidence, locate)
     if kind == "float":
@@ -91,7 +105,7 @@ def convert(text: pa.Array, kind: str, config: IngestConfig, locate: Locate) -> 
 
 
 def note_losses(numbers: pa.Array, evidence: Evidence, locate: Locate, shown: pa.Array) -> None:
-    """Counts what float32 does not hold in a float64 array; `shown` has the values as they were written."""
+    """Counts what float32 does not hold in a float64 array; `shown` has the values as they were before."""
     data = numbers.to_numpy(zero_copy_only=False)
     with np.errstate(all="ignore"):
         narrow = data.astype(np.float32).astype(np.float64)
@@ -102,6 +116,8 @@ def note_losses(numbers: pa.Array, evidence: Evidence, locate: Locate, shown: pa
         scaled = data * scale
         digits = np.abs(scaled - np.rint(scaled)) > 1e-6
         lost = changed & ((size >= _EXACT_FLOAT32) | digits | (narrow == 0))
+    if shown is not numbers:
+        lost |= _lost_in_float64(data, narrow, shown)
     evidence.losses = int(np.count_nonzero(lost))
     _first(evidence, "losses", shown, lost, locate)
     if infinite.any():
@@ -112,6 +128,19 @@ def note_losses(numbers: pa.Array, evidence: Evidence, locate: Locate, shown: pa
         overflow = infinite & ~literal
         evidence.overflows = int(np.count_nonzero(overflow))
         _first(evidence, "overflows", shown, overflow, locate)
+
+
+def _lost_in_float64(data: np.ndarray, narrow: np.ndarray, shown: pa.Array) -> np.ndarray:
+    """Where float64 already is another number than the one before: a long whole number, or zero for a tiny one."""
+    lost = np.zeros(len(data), bool)
+    kept = (data == narrow) & (np.abs(data) >= _EXACT_FLOAT64) & np.isfinite(data)
+    for row in np.flatnonzero(kept).tolist():
+        lost[row] = decimal.Decimal(str(shown[row]).strip()) != decimal.Decimal(data[row])
+    if pa.types.is_string(shown.type) and (data == 0).any():
+        long = pc.greater_equal(pc.binary_length(shown), _SHORTEST_UNDERFLOW).to_numpy(zero_copy_only=False)
+        zeros = np.flatnonzero((data == 0) & (long == True))  # noqa: E712  # null is neither
+        lost[zeros] = _true(pc.match_substring_regex(shown.take(pa.array(zeros)), r"^[^eE]*[1-9]"))
+    return lost
 
 
 def _numbers(values: pa.Array, words: pa.Array, evidence: Evidence, locate: Locate) -> pa.Array | None:
@@ -130,6 +159,8 @@ def _numbers(values: pa.Array, words: pa.Array, evidence: Evidence, locate: Loca
     evidence.floats = int(np.count_nonzero(pointed))
     if evidence.floats:
         evidence.ints = present - evidence.floats
+        if evidence.ints:
+            _note_zeros(_null_where(values, pa.array(pointed)), evidence, locate)
         return floats
     plus = pc.any(pc.match_substring(values, "+")).as_py()
     if plus:
@@ -165,13 +196,13 @@ def _note_zeros(values: pa.Array, evidence: Evidence, locate: Locate) -> bool:
     return True
 
 
-def _as_text(values: pa.Array, masked: pa.Array, evidence: Evidence, locate: Locate) -> Parsed:
+def _as_text(values: pa.Array, words: pa.Array, evidence: Evidence, locate: Locate) -> Parsed:
     """A text column; counts which of its values are numbers, on the distinct values."""
     encoded = pc.dictionary_encode(values)
     distinct, codes = encoded.dictionary, encoded.indices
     number = _true(pc.match_substring_regex(distinct, _NUMBER))
     integer = _true(pc.match_substring_regex(distinct, _INTEGER)) if number.any() else number
-    word = ~_true(pc.is_valid(pc.index_in(distinct, value_set=pc.unique(masked.drop_null()))))
+    word = _true(pc.is_null(_without_words(distinct, words)))
     per_code = np.bincount(codes.drop_null().to_numpy(), minlength=len(distinct))
     evidence.ints = int(per_code[integer].sum())
     evidence.floats = int(per_code[number & ~integer].sum())
@@ -181,7 +212,26 @@ def _as_text(values: pa.Array, masked: pa.Array, evidence: Evidence, locate: Loc
     if evidence.numbers and text.any():
         wanted = _true(pc.is_in(codes, pa.array(np.flatnonzero(text), codes.type)))
         _first(evidence, "texts", values, wanted, locate)
+    elif evidence.texts:
+        _note_first_text(values, evidence, locate)
+        shown = distinct.filter(pa.array(text)).slice(0, _SHOWS_OTHERWISE)
+        if pc.all(pc.match_substring_regex(shown, _OTHERWISE)).as_py():
+            evidence.otherwise = evidence.texts
+    elif evidence.words and not evidence.numbers:
+        _first(evidence, "words", values, _true(pc.is_valid(values)), locate)
     return Parsed("bytes", values, evidence)
+
+
+def _note_first_text(values: pa.Array, evidence: Evidence, locate: Locate) -> None:
+    """Where a block of nothing but text begins: should other blocks have numbers, that is where to look."""
+    if values[0].is_valid:
+        evidence.firsts["texts"] = locate(0, str(values[0].as_py()))
+
+
+def _without_words(values: pa.Array, words: pa.Array) -> pa.Array:
+    """`values` without white space around them, and null for the words that mean missing and for nothing but space."""
+    trimmed = pc.ascii_trim_whitespace(values)
+    return _null_where(trimmed, pc.or_(pc.is_in(trimmed, words), pc.equal(pc.binary_length(trimmed), 0)))
 
 
 def _without_empty(text: pa.Array, na: tuple[str, ...] | None, evidence: Evidence, locate: Locate) -> pa.Array:
@@ -189,14 +239,18 @@ def _without_empty(text: pa.Array, na: tuple[str, ...] | None, evidence: Evidenc
     empty = pc.equal(pc.binary_length(text), 0)
     values = _null_where(text, empty) if pc.any(empty).as_py() else text
     evidence.missing = values.null_count
-    if na:
-        own = pc.is_in(values, pa.array(na))
-        if pc.any(own).as_py():
-            masked = _null_where(values, own)
-            evidence.blanked = masked.null_count - values.null_count
-            _first(evidence, "blanked", values, _true(own), locate)
-            values = masked
-    return values
+    return blank(values, na, evidence, locate)
+
+
+def blank(values: pa.Array, na: tuple[str, ...] | None, evidence: Evidence, locate: Locate) -> pa.Array:
+    """`values` with null for the user's own missing words, where there are any."""
+    own = pc.is_in(values, pa.array(na)) if na else None
+    if own is None or not pc.any(own).as_py():
+        return values
+    masked = _null_where(values, own)
+    evidence.blanked = masked.null_count - values.null_count
+    _first(evidence, "blanked", values, _true(own), locate)
+    return masked
 
 
 def _words(config: IngestConfig) -> pa.Array:
@@ -255,11 +309,10 @@ def _to_int(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 def _to_float(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
     plain = _cast(values, pa.float64())
-    if plain is not None:
+    if plain is not None and not pc.any(pc.is_nan(plain)).as_py():  # Arrow reads nan(1) too
         return plain, np.empty(0, np.int64)
-    literal = pc.match_substring_regex(values, _NUMBER[:-1] + r"|^[+-]?(inf|infinity|nan)$", ignore_case=True)
-    kept, offenders = _checked(values, _true(literal))
-    return pc.cast(kept, pa.float64()), offenders
+    kept, offenders = _checked(values, _true(pc.match_substring_regex(values, _FLOAT)))
+    return pc.cast(pc.replace_substring_regex(kept, r"^\+", ""), pa.float64()), offenders
 
 
 def _to_bool(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
@@ -267,6 +320,9 @@ def _to_bool(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
     yes, no = _true(pc.is_in(lower, _TRUE)), _true(pc.is_in(lower, _FALSE))
     kept, offenders = _checked(lower, yes | no)
     return _null_where(pa.array(yes.astype(np.int64)), pc.is_null(kept)), offenders
+
+
+_ZONE = r":.*(Z|[+-]\d{2}:?\d{2})$"
 
 
 def _to_timestamp(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
@@ -292,7 +348,27 @@ def _cast_timestamp(values: pa.Array) -> pa.Array | None:
         result = _cast(values, kind)
         if result is not None:
             return result.cast(pa.int64())
-    return None
+    # Arrow takes moments with a zone or without one, not both together.
+    zoned = pc.match_substring_regex(values, _ZONE)
+    with_zone = _cast(_null_where(values, pc.invert(zoned)), pa.timestamp("us", "UTC"))
+    without = _cast(_null_where(values, zoned), pa.timestamp("us"))
+    if with_zone is None or without is None:
+        return None
+    return pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64()))
+
+
+def _to_microseconds(values: pa.Array, evidence: Evidence) -> pa.Array:
+    """Moments as text with at most six digits after the second; counts what is cut off."""
+    cut = pc.sum(pc.match_substring_regex(values, r":\d{2}\.\d{6}\d*[1-9]")).as_py() or 0
+    if cut:
+        evidence.notes["less than a microsecond cut off"] = cut
+    return pc.replace_substring_regex(values, r"(:\d{2}\.\d{6})\d+", r"\1")
+
+
+def parse_moment(text: str) -> int | None:
+    """Microseconds since 1970 in UTC of an ISO 8601 date or time, or None where the text is none."""
+    values, offenders = _to_timestamp(pa.array([text.strip()]))
+    return None if len(offenders) else values[0].as_py()
 
 
 _CONVERTERS = {"int": _to_int, "float": _to_float, "bool": _to_bool, "timestamp": _to_timestamp}

@@ -105,7 +105,10 @@ def _serve() -> None:
             answer = (False, function(*arguments))
         except Exception as error:
             answer = (True, error)
-        _send(answers, pickle.dumps(answer))
+        try:
+            _send(answers, pickle.dumps(answer))
+        except BrokenPipeError:  # who asked is gone
+            return
 
 
 if __name__ == "__main__":

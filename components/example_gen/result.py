@@ -58,11 +58,21 @@ class Result:
         for source, layout in zip(self.sources, self.layouts, strict=True):
             for name in getattr(layout, "unnamed", ()):
                 found.append(Finding("warning", name, f"has no name in {source.name}; it was given this one"))
+            for name in getattr(layout, "numeric_names", ())[:1]:
+                told = f"is a number, yet the name of a column in {source.name}; if it has no header, set column_names"
+                found.append(Finding("warning", name, f"{told}: its first row is lost"))
+        for source in self._empty:
+            found.append(Finding("warning", source.name, "0 rows: only a header, or no records at all"))
         for (one, other), count in self.straddling.items():
             found.append(Finding("warning", f"split {other}", f"{count} of its distinct rows are in {one} too"))
         for name, kind in self.kinds.items():
             found += describe(name, self.evidence[name], kind, self.declared.get(name, ""), self.sources)
         return found
+
+    @property
+    def _empty(self) -> list[Source]:
+        filled = {outcome.chunk.source_index for outcome in self.outcomes if outcome.rows or outcome.num_bad_rows}
+        return [source for index, source in enumerate(self.sources) if index not in filled]
 
     @property
     def stage_seconds(self) -> dict[str, float]:

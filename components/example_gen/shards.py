@@ -56,7 +56,7 @@ def _ordered(bins: list[list[Piece]], config: IngestConfig) -> list[list[Piece]]
 def assemble(shard: Shard) -> Shard:
     """Puts the pieces one after the other. Gzip members and TFRecords both allow that."""
     storage.make_folder(shard.path.rsplit("/", 1)[0])
-    with storage.writing(shard.path) as target:
+    with storage.naming(shard.path), storage.writing(shard.path) as target:
         for piece in shard.pieces:
             with storage.reading(piece.path) as source:
                 shutil.copyfileobj(source, target, 1 << 20)

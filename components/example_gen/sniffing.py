@@ -28,6 +28,15 @@ def sniff(path: str, compression: str) -> str:
     return "jsonl" if head.lstrip()[:1] == b"{" else "csv"
 
 
+def is_blank(path: str, compression: str) -> bool:
+    """Whether a small file has no content but white space; one that cannot be read is not blank."""
+    try:
+        with decompression.decompressed(path, compression) as file:
+            return not file.read(_HEAD_BYTES).strip()
+    except IngestDataError:
+        return False
+
+
 def _is_tfrecord(head: bytes) -> bool:
     """Whether `head` begins with a record's length and the masked CRC of that length."""
     crc = crc32c(head[:8])

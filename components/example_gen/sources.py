@@ -22,6 +22,7 @@ _SUFFIX_FORMATS = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
+    ".arrows": "arrow",
     ".avro": "avro",
     ".tfrecord": "tfrecord",
     ".tfrecords": "tfrecord",
@@ -29,6 +30,8 @@ _SUFFIX_FORMATS = {
     ".npy": "arrays",
 }
 _SUFFIX_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
+# A compressed file of nothing has some bytes; larger ones are not looked into.
+_LARGEST_BLANK = 128
 _NOT_DATA_NAMES = ("readme", "license", "licence", "changelog", "notes", "makefile", "thumbs.db", "desktop.ini")
 
 
@@ -132,11 +135,12 @@ def _nothing(pattern: str, left_out: list[tuple[str, str]]) -> str:
 
 
 def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[Source], list[tuple[str, str]]]:
-    folder = storage.is_folder(pattern)
-    listed = storage.find(f"{storage.escape(pattern.rstrip('/'))}/*" if folder else pattern)
+    if storage.is_folder(pattern):
+        pattern = f"{storage.escape(pattern.rstrip('/'))}/*"
+    listed = storage.find(pattern)
     named: list[Source] = []
     unnamed: list[tuple[str, int, str]] = []
-    skipped: list[tuple[str, str]] = []
+    skipped = [entry for entry in storage.not_files(pattern) if not os.path.basename(entry[0]).startswith("_")]
     companions = {label_file(path) for path, _ in listed if path.endswith(".npy")}
     for path, size in listed:
         why = _not_data(path, size)
@@ -144,8 +148,13 @@ def _in_pattern(pattern: str, split: str, config: IngestConfig) -> tuple[list[So
             skipped.append((path, why or "read with the pictures that it belongs to"))
             continue
         stem, compression = _split_compression(path)
-        kind = _SUFFIX_FORMATS.get(os.path.splitext(stem)[1].lower(), "")
-        if kind:
+        suffix = os.path.splitext(stem)[1].lower()
+        kind = _SUFFIX_FORMATS.get(suffix, "")
+        if suffix == ".txt" and sniffing.sniff(path, compression) == "jsonl":
+            kind = "jsonl"
+        if size <= _LARGEST_BLANK and sniffing.is_blank(path, compression):
+            skipped.append((path, "nothing but white space"))
+        elif kind:
             named.append(_source(path, size, kind, compression, split, config))
         else:
             unnamed.append((path, size, compression))

@@ -8,6 +8,7 @@ import pyarrow as pa
 from components.example_gen.config import SplitConfig
 from components.example_gen.errors import IngestConfigError, IngestDataError
 from components.example_gen.features import Column
+from components.example_gen.kinds import parse_moment
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _U64 = np.uint64
@@ -146,10 +147,9 @@ def _numeric_cut(cut: object, name: str) -> int | float:
     """A cut as a number; a date or time is microseconds since 1970, which is what timestamp columns hold."""
     if isinstance(cut, int | float):
         return cut
-    try:
-        return pa.array([str(cut)]).cast(pa.timestamp("us")).cast(pa.int64())[0].as_py()
-    except pa.ArrowInvalid:
-        pass
+    moment = parse_moment(str(cut))
+    if moment is not None:
+        return moment
     try:
         return float(str(cut))
     except ValueError:

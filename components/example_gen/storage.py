@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
+from components.example_gen.errors import IngestFileError
+
 # What glob.escape makes of a special character.
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
@@ -34,6 +36,19 @@ def find(pattern: str) -> list[tuple[str, int]]:
         return [(path, os.path.getsize(path)) for path in sorted(matched) if os.path.isfile(path)]
     (match,) = _remote().match([pattern])
     return sorted((entry.path, entry.size_in_bytes) for entry in match.metadata_list)
+
+
+def not_files(pattern: str) -> list[tuple[str, str]]:
+    """What else matches a glob on this machine, but for hidden and `_` names, as (path, what it is)."""
+    if not is_local(pattern) or "**" in pattern:  # which goes into folders itself
+        return []
+    return [(path, _what(path)) for path in sorted(glob.glob(pattern)) if not os.path.isfile(path)]
+
+
+def _what(path: str) -> str:
+    if os.path.isdir(path):
+        return "a folder; a glob such as FOLDER/*/*.csv names the files in it"
+    return "a link to nothing" if os.path.islink(path) else "neither a file nor a folder"
 
 
 def escape(path: str) -> str:
@@ -90,6 +105,15 @@ def writing(path: str) -> Iterator[IO[bytes]]:
 
     with contextlib.closing(_remote().create(path, compression_type=CompressionTypes.UNCOMPRESSED)) as file:
         yield file
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Makes one line of what the operating system refuses, which names its own file, or `path` where it names none."""
+    try:
+        yield
+    except OSError as error:
+        raise IngestFileError(f"{error.filename or path}: {error.strerror or error}") from None
 
 
 def make_folder(path: str) -> None:

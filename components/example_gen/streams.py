@@ -13,7 +13,7 @@ from components.example_gen.sources import Source
 
 def is_utf8(encoding: str) -> bool:
     """Whether bytes in `encoding` are UTF-8 bytes already."""
-    return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii")
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
 
 
 @contextlib.contextmanager
@@ -44,14 +44,25 @@ class Utf8Stream(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._encoding = encoding
         self._name = name
+        self._ready = b""
+        self._line = 1
 
     def read(self, size: int = -1) -> bytes:
-        """About `size` bytes of input as UTF-8; empty only at the end."""
-        while True:
+        """At most `size` bytes of UTF-8; empty only at the end."""
+        while not self._ready:
             piece = self._file.read(size)
-            try:
-                text = self._decoder.decode(piece, final=not piece)
-            except UnicodeError as error:
-                raise IngestDataError(f"{self._name}: not {self._encoding}: {error}; set encoding") from None
-            if text or not piece:
-                return text.encode()
+            self._ready = self._decoded(piece)
+            if not piece:
+                break
+        # One byte of input may be three of UTF-8: what was not asked for waits for the next call.
+        given, self._ready = (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
+        return given
+
+    def _decoded(self, piece: bytes) -> bytes:
+        try:
+            text = self._decoder.decode(piece, final=not piece).encode()
+        except UnicodeError as error:
+            line = self._line + getattr(error, "object", b"")[: getattr(error, "start", 0)].count(b"\n")
+            raise IngestDataError(f"{self._name}:{line}: not {self._encoding}: {error}; set encoding") from None
+        self._line += text.count(b"\n")
+        return text

@@ -26,10 +26,9 @@ def plan(
         yield Span(start, -1, line)
         return
     with storage.reading(source.path, start) as file:
-        for data in _whole_records(file, boundary, config, source):
-            yield Span(start, start + len(data), line)
+        for data, first in _whole_records(file, line, boundary, terminator, config, source):
+            yield Span(start, start + len(data), first)
             start += len(data)
-            line += data.count(terminator)
 
 
 def read(
@@ -42,28 +41,35 @@ def read(
         return
     with streams.plain(source, config.encoding) as file:
         streams.read_up_to(file, span.start)
-        line = span.first
-        for data in _whole_records(file, boundary, config, source):
-            yield data, line
-            line += data.count(terminator)
+        yield from _whole_records(file, span.first, boundary, terminator, config, source)
 
 
-def _whole_records(file: IO[bytes], boundary: Boundary, config: IngestConfig, source: Source) -> Iterator[bytes]:
-    """The rest of a stream, cut only between records."""
+def _whole_records(
+    file: IO[bytes], line: int, boundary: Boundary, terminator: bytes, config: IngestConfig, source: Source
+) -> Iterator[tuple[bytes, int]]:
+    """The rest of a stream, which begins at `line`, cut only between records: (records, the line of the first)."""
     rest = b""
     size = config.chunk_bytes
     while True:
         piece = streams.read_up_to(file, size)
         data = rest + piece
         if not piece:
+            if data and not boundary(data + terminator):
+                raise IngestDataError(_never_closed(source, line, data))
             if data:
-                yield data
+                yield data, line
             return
         end = boundary(data)
         rest = data[end:]
         # A record longer than a chunk: read as much again, so that its start is not looked at over and over.
         size = config.chunk_bytes if end else max(size, len(rest))
         if len(rest) > _MAX_RECORD_BYTES:
-            raise IngestDataError(f"{source.name}: a record of more than 1 GiB; is a closing quote missing?")
+            raise IngestDataError(_never_closed(source, line + data.count(terminator, 0, end), rest))
         if end:
-            yield data[:end]
+            yield data[:end], line
+            line += data.count(terminator, 0, end)
+
+
+def _never_closed(source: Source, line: int, rest: bytes) -> str:
+    shown = rest[:100].decode(errors="replace")
+    return f"{source.name}:{line}: a quote opens a field that nothing closes before the file or 1 GiB ends: {shown!r}"

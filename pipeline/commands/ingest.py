@@ -1,9 +1,14 @@
 """`sluice ingest`: files to TFRecords, without a pipeline."""
 
 import argparse
+import contextlib
+import glob
 import json
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 
 HELP = "Turn tables (CSV, JSON Lines, Parquet, ...), TFRecords or pictures into splits of tf.Examples."
 
@@ -64,9 +69,27 @@ def run(args: argparse.Namespace) -> int:
         report.copy_quarantine(result, folder)
         written.append(report.write(result, folder, config, span=span or 0, version=version))
 
-    ingest(full, args.output, config, before_commit=write_report)
+    with _stopped_cleanly():
+        ingest(full, args.output, config, before_commit=write_report)
     _tell(written[0], args)
     return 0
+
+
+@contextlib.contextmanager
+def _stopped_cleanly() -> Iterator[None]:
+    """Lets SIGTERM remove what is half done before it ends the process with 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _config(args: argparse.Namespace):
@@ -109,7 +132,9 @@ def _from_file(path: str) -> dict:
             content = yaml.safe_load(file) or {}
     except (OSError, yaml.YAMLError) as error:
         raise IngestConfigError(f"{path}: cannot be read: {error}") from None
-    return dict(content.get("ingest") or content)
+    if not isinstance(content, dict) or not isinstance(content.get("ingest", {}) or {}, dict):
+        raise IngestConfigError(f"{path}: expected options, or a section `ingest` of them")
+    return dict((content["ingest"] or {}) if "ingest" in content else content)
 
 
 def _list(text: str) -> list[str]:
@@ -125,6 +150,8 @@ def _pairs(text: str, option: str) -> dict[str, str]:
         name, equals, value = item.rpartition("=")
         if not equals:
             raise IngestConfigError(f"{option}: expected name=value, got {item!r}")
+        if name in pairs:
+            raise IngestConfigError(f"{option}: {name!r} is there twice")
         pairs[name] = value
     return pairs
 
@@ -171,7 +198,7 @@ def _patterns(where: str, config) -> tuple[str, dict[str, str]]:
         return where, dict(config.split.files)
     if os.path.isdir(where):
         return where, {"": config.pattern}
-    return "", {"": where}
+    return "", {"": glob.escape(where) if os.path.isfile(where) else where}
 
 
 def _tell(content: dict, args: argparse.Namespace) -> None:

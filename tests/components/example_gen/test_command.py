@@ -1,6 +1,8 @@
 """`sluice ingest`, as a person and as a program use it."""
 
 import json
+import os
+import resource
 
 import pytest
 
@@ -91,3 +93,81 @@ def test_the_latest_span_is_taken_and_named(folder, tmp_path, capsys):
     assert (content["span"], content["version"]) == (2, 3)
     assert "span 2, version 3" in err
     assert content["files"] == [str(folder / "span2-v3.csv")]
+
+
+def test_what_is_no_folder_for_output_is_refused_before_the_work(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("precious")
+    for output, words in ((tmp_path / "file", "is a file"), ("", "name a new folder"), ("/", "name a new folder")):
+        code, _, err = run(capsys, "--input", folder, "--output", output)
+        assert (code, words in err) == (2, True), err
+    assert (tmp_path / "file").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "in"]
+
+
+def test_a_link_to_a_folder_stays_one(folder, tmp_path, capsys):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert run(capsys, "--input", folder, "--output", tmp_path / "link")[0] == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "report.json").exists()
+
+
+def test_no_room_for_the_output_is_one_line_and_leaves_nothing(folder, tmp_path, capsys):
+    (folder / "d.csv").write_text("a\n" + "".join(f"{os.urandom(20).hex()}\n" for _ in range(2000)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        code, _, err = run(capsys, "--input", folder, "--output", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 1
+    assert err.startswith(f"error: {tmp_path}/.out-ingesting-")
+    assert err.endswith(": File too large\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def test_what_is_not_read_is_told(folder, tmp_path, capsys):
+    (folder / "more").mkdir()
+    (folder / "more" / "e.csv").write_text(ROWS)
+    (folder / "gone.csv").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    code, _, err = run(capsys, "--input", folder, "--output", tmp_path / "out")
+    assert code == 0
+    for name, why in (("gone.csv", "a link to nothing"), ("more", "a folder"), ("pipe", "neither a file nor a folder")):
+        assert f"left out {folder / name}: {why}" in err
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_read(folder, tmp_path, capsys):
+    path = folder / "a [1]*.csv"
+    path.write_text(ROWS)
+    assert run(capsys, "--input", path, "--output", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--split", "train=1,train=2"], "'train' is there twice"),
+        (["--split", "../x=1,eval=2"], "split name '../x'"),
+        (["--split", "=1,eval=2"], "split name ''"),
+        (["--types", "a=int,a=float"], "'a' is there twice"),
+        (["--split", "time:a train=30,mid=10,eval"], "not ascending: 30, 10"),
+    ],
+)
+def test_options_that_contradict_themselves_are_refused(options, words, folder, tmp_path, capsys):
+    code, _, err = run(capsys, "--input", folder, "--output", tmp_path / "out", *options)
+    assert (code, words in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("- a\n", "expected options"), ("ingest: 5\n", "expected options"), ("na: [no, null]\n", "in quotes")],
+)
+def test_a_file_of_options_is_checked(content, words, folder, tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text(content)
+    code, _, err = run(capsys, "--input", folder, "--output", tmp_path / "out", "--config", tmp_path / "c.yaml")
+    assert (code, words in err) == (2, True), err
+
+
+def test_an_empty_section_of_options_is_the_defaults(folder, tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text("ingest:\n")
+    assert run(capsys, "--input", folder, "--output", tmp_path / "out", "--config", tmp_path / "c.yaml")[0] == 0

@@ -66,6 +66,8 @@ def test_a_killed_ingestion_leaves_nothing_that_looks_whole(how, tmp_path):
     visible = [path.name for path in output.parent.iterdir() if not path.name.startswith(".")]
     assert visible == []
     if how != signal.SIGKILL:
+        assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[how]
+        assert list(output.parent.iterdir()) == []
         return
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
