@@ -81,8 +81,7 @@ def columns_of(sources: list[Source], layouts: list[readers.Layout], config: Ing
 
 
 def _wanted(layout: readers.Layout, config: IngestConfig) -> tuple[str, ...]:
-    names = readers.column_names(layout) or ()
-    return tuple(name for name in names if (not config.keep or name in config.keep) and name not in config.drop)
+    return tuple(filter(config.wants, readers.column_names(layout) or ()))
 
 
 def check_names(columns: tuple[str, ...], config: IngestConfig, where: str) -> None:

@@ -180,11 +180,9 @@ class _Worker:
         return columns, evidence, offenders
 
     def _names(self, block: Block) -> list[str]:
-        config = self._job.config
         if self._job.columns:
             return list(self._job.columns)
-        names = list(block.columns) if self._forced is None else list(self._forced)
-        return [name for name in names if (not config.keep or name in config.keep) and name not in config.drop]
+        return list(filter(self._job.config.wants, block.columns if self._forced is None else self._forced))
 
     def _convert_column(self, name: str, block: Block) -> tuple[Column, Evidence, np.ndarray | None]:
         def locate(row: int, value: str) -> Place:

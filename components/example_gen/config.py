@@ -207,6 +207,10 @@ class IngestConfig:
             split = dataclasses.replace(self.split, by=by, columns=(IMAGE_CONTENT,))
             object.__setattr__(self, "split", split)
 
+    def wants(self, column: str) -> bool:
+        """Whether `keep` and `drop` leave a column in."""
+        return (not self.keep or column in self.keep) and column not in self.drop
+
     @property
     def of_images(self) -> bool:
         """Whether rows are pictures."""

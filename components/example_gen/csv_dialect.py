@@ -9,6 +9,7 @@ import re
 from components.example_gen import csv_records, streams
 from components.example_gen.config import IngestConfig
 from components.example_gen.errors import IngestDataError
+from components.example_gen.kinds import PLAIN_NUMBER
 from components.example_gen.sources import Source
 
 _CANDIDATES = ",;\t|"
@@ -16,7 +17,7 @@ _NAMES = {"\t": "'\\t' (TAB, tab)"}
 _HEAD_BYTES = 256 << 10
 _SAMPLE_RECORDS = 50
 _UTF8_BOM = codecs.BOM_UTF8
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(PLAIN_NUMBER)
 # What a file may begin with that is no text in the encoding it is read in, and what to do.
 _OTHER_STARTS = {
     codecs.BOM_UTF32_LE: "starts like utf-32; set encoding to utf-32",

@@ -55,11 +55,12 @@ def _boundary(data: bytes) -> int:
 
 def _parse(data: bytes, first_line: int, as_written: frozenset[str]) -> Block:
     """One block. Columns in `as_written` keep the digits of their numbers."""
-    table = None if _NULL_LINE.search(data) else _table(data)
+    table = None if b"null" in data and _NULL_LINE.search(data) else _table(data)
     if table is None or any(_loses(table.column(name), name in as_written) for name in table.column_names):
         return _line_by_line(data, first_line, as_written)
     columns = {name: only_chunk(table.column(name)) for name in table.column_names}
-    return Block(columns, False, lambda: first_line + _lines(data), num_rows=table.num_rows, first_line=first_line)
+    start = first_line if data.startswith(b"{") else None
+    return Block(columns, False, lambda: first_line + _lines(data), num_rows=table.num_rows, first_line=start)
 
 
 def _table(data: bytes) -> pa.Table | None:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from components.example_gen.config import DEFAULT_NA, IngestConfig
 from components.example_gen.evidence import Evidence, Place, decide
 
-_PLAIN_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-_NUMBER = rf"^\s*{_PLAIN_NUMBER}\s*$"
-_FLOAT = rf"(?i)^({_PLAIN_NUMBER}|[+-]?(inf|infinity|nan))$"
+PLAIN_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_NUMBER = rf"^\s*{PLAIN_NUMBER}\s*$"
+_FLOAT = rf"(?i)^({PLAIN_NUMBER}|[+-]?(inf|infinity|nan))$"
 # Numbers as people and spreadsheets write them: 1,5 or 1.234,50 or $5 or 12 %.
 _OTHERWISE = r"^[+-]?[$€£¥]? ?\d+([., ']\d{3})*([.,]\d+)? ?[%$€£¥]?$"
 _SHOWS_OTHERWISE = 20
