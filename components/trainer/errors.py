@@ -14,6 +14,8 @@ class TrainingError(RuntimeError):
 
     exit_code: int = exit_codes.FAILED
 
-    def __init__(self, message: str, exit_code: int = exit_codes.FAILED):
+    def __init__(self, message: str, exit_code: int = exit_codes.FAILED, keeps_work: bool = False):
+        """`keeps_work`: the same training may go on from its last checkpoint."""
         super().__init__(message)
         self.exit_code = exit_code
+        self.keeps_work = keeps_work

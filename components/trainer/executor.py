@@ -9,7 +9,7 @@ from tfx.components.trainer import executor
 from tfx.types import standard_component_specs
 from tfx.utils import json_utils
 
-from components.trainer import exit_codes, unfinished
+from components.trainer import unfinished
 from components.trainer.cluster_config import ClusterConfig
 from components.trainer.errors import TrainingError
 from components.trainer.fn_args import plain_fields
@@ -58,10 +58,10 @@ class Executor(executor.GenericExecutor):
             try:
                 launch(spec, cluster)
             except TrainingError as error:
-                if working_dir == model_run.uri or not exit_codes.is_retryable(error.exit_code):
+                if working_dir == model_run.uri or not error.keeps_work:
                     raise
                 hint = "the same run again goes on from the last checkpoint"
-                raise TrainingError(f"{error}; {hint}", error.exit_code) from error
+                raise TrainingError(f"{error}; {hint}", error.exit_code, keeps_work=True) from error
 
     def _pipeline_name(self) -> str:
         info = self._context.pipeline_info if self._context else None

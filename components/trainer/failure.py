@@ -52,6 +52,7 @@ def leave_reason(path: pathlib.Path, error: BaseException, exit_code: int) -> No
         "type": type(error).__name__,
         "message": str(error),
         "is_message": is_message(error),
+        "keeps_work": bool(getattr(error, "keeps_work", False)),
         "traceback": own_traceback(error),
     }
     termination_log = os.environ.get(TERMINATION_LOG_VARIABLE)
@@ -109,6 +110,7 @@ def explain(ended: Sequence[EndedTask], num_restarts: int) -> JobResult:
         message=reason,
         traceback=str(cause.record.get("traceback", "")),
         is_explained=bool(cause.record.get("is_message")),
+        keeps_work=exit_codes.is_retryable(cause.exit_code) or bool(cause.record.get("keeps_work")),
         num_restarts=num_restarts,
     )
 
@@ -134,6 +136,7 @@ def cancelled(num_restarts: int, ended: Sequence[EndedTask] = (), killed: Sequen
         exit_code=exit_codes.PREEMPTED,
         message=": ".join(["training was stopped", *messages[:1]]),
         was_cancelled=True,
+        keeps_work=True,
         num_restarts=num_restarts,
     )
 
@@ -141,7 +144,7 @@ def cancelled(num_restarts: int, ended: Sequence[EndedTask] = (), killed: Sequen
 def too_late(num_restarts: int) -> JobResult:
     """The result of a job that was still running at its deadline."""
     message = "training took longer than cluster.deadline_seconds and was stopped"
-    return JobResult(exit_code=exit_codes.FAILED, message=message, num_restarts=num_restarts)
+    return JobResult(exit_code=exit_codes.FAILED, message=message, keeps_work=True, num_restarts=num_restarts)
 
 
 def _rank(task: EndedTask, position: int) -> tuple[int, float, int]:

@@ -16,6 +16,7 @@ class JobResult:
     traceback: str = ""  # of the task that failed, where it could leave one
     is_explained: bool = False  # the message is all that a person needs to know; nobody has to read the traceback
     was_cancelled: bool = False  # asked to stop from outside
+    keeps_work: bool = False  # the same job may go on from its last checkpoint, at once or once a disk has room again
     num_restarts: int = 0
 
     @property

@@ -76,7 +76,7 @@ def _failure(result: JobResult, is_distributed: bool) -> TrainingError:
         head = "the cause, in the words of the task that failed:\n" if is_distributed else ""
         print(f"{head}{result.traceback.rstrip()}", file=sys.stderr, flush=True)
     message = result.message if result.was_cancelled else f"training failed: {result.message}"
-    error = TrainingError(message, result.exit_code)
+    error = TrainingError(message, result.exit_code, result.keeps_work)
     if result.is_explained and result.traceback:
         error.add_note(result.traceback)  # shown with --debug
     return error

@@ -15,8 +15,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.trainer import exit_codes
-
 _FOLDER = ".unfinished"
 
 
@@ -30,8 +28,9 @@ def identity(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 def working_dir(model_run_dir: str, name: str) -> Iterator[str]:
     """The folder to train in; afterwards its contents are at `model_run_dir`.
 
-    It is kept when training was preempted, lost its workers for good or was killed, and removed after an error that
-    would come again. A second process that wants the same folder meanwhile works in `model_run_dir` itself.
+    It is kept when training was preempted, lost its workers for good, was killed or found no room on a disk, and
+    removed after an error that would come again. A second process that wants the same folder meanwhile works in
+    `model_run_dir` itself.
 
     Args:
       model_run_dir: URI of the ModelRun artifact.
@@ -54,7 +53,7 @@ def working_dir(model_run_dir: str, name: str) -> Iterator[str]:
         shutil.rmtree(model_run_dir, ignore_errors=True)  # TFX has made it, and nothing is in it
         folder.rename(model_run_dir)
     except Exception as error:
-        if not exit_codes.is_retryable(getattr(error, "exit_code", exit_codes.FAILED)):
+        if not getattr(error, "keeps_work", False):
             shutil.rmtree(folder)
         raise
     finally:

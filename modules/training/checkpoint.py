@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from modules.training.errors import TrainingError
+from modules.training.errors import StorageError, TrainingError
 from modules.training.failures import essence
 
 _NAME = re.compile(r"step-\d+")  # anything else, such as a copy that somebody keeps, is left alone
@@ -51,7 +51,7 @@ def check_writable(folder: str) -> None:
     """Finds out before hours of training, not after them.
 
     Raises:
-      TrainingError: no file can be made in `folder`.
+      StorageError: no file can be made in `folder`.
     """
     probe = f"{folder.rstrip('/')}/.writable-{uuid.uuid4().hex[:8]}"
     try:
@@ -60,7 +60,7 @@ def check_writable(folder: str) -> None:
             file.write("ok")
         tf.io.gfile.remove(probe)
     except (tf.errors.OpError, OSError) as error:
-        raise TrainingError(f"cannot write to {folder}: {getattr(error, 'message', None) or error}") from None
+        raise StorageError(f"cannot write to {folder}: {getattr(error, 'message', None) or error}") from None
 
 
 class CheckpointFolder:
@@ -81,7 +81,7 @@ class CheckpointFolder:
         """Writes a checkpoint; returns its folder on the chief, None elsewhere.
 
         Raises:
-          TrainingError: the folder cannot be written or the disk is full; no half-written checkpoint stays.
+          StorageError: the folder cannot be written or the disk is full; no half-written checkpoint stays.
         """
         if not self._is_chief:
             with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
@@ -99,7 +99,7 @@ class CheckpointFolder:
         except (tf.errors.OpError, OSError) as error:
             self._remove(final)
             message = essence(getattr(error, "message", None) or str(error))
-            raise TrainingError(f"cannot write the checkpoint {final}: {message}") from error
+            raise StorageError(f"cannot write the checkpoint {final}: {message}") from error
         self._sweep(keep=final)
         return final
 
@@ -112,7 +112,7 @@ class CheckpointFolder:
         """The state of one checkpoint folder.
 
         Raises:
-          TrainingError: the state file is not what this class writes.
+          StorageError: the state file is not what this class writes.
         """
         try:
             with tf.io.gfile.GFile(f"{path}/{_SEAL}", "rb") as file:
@@ -121,14 +121,15 @@ class CheckpointFolder:
                 if not isinstance(getattr(state, name), int):
                     raise ValueError(f"{name} is {getattr(state, name)!r}")
         except (ValueError, TypeError, tf.errors.OpError) as error:
-            raise TrainingError(f"{path}/{_SEAL} is not a checkpoint's state ({error}); {_IF_DAMAGED}") from None
+            raise StorageError(f"{path}/{_SEAL} is not a checkpoint's state ({error}); {_IF_DAMAGED}") from None
         return state
 
     def restore(self, path: str) -> SavedState:
         """Reads variables (on every worker) and state.
 
         Raises:
-          TrainingError: the checkpoint belongs to another model or optimizer, or is damaged.
+          TrainingError: the checkpoint belongs to another model or optimizer.
+          StorageError: it is damaged.
         """
         state = self.read_state(path)
         try:
@@ -139,7 +140,7 @@ class CheckpointFolder:
                 "remove the folder, or set resume to false, to start anew"
             ) from None
         except (tf.errors.OpError, IndexError, RuntimeError, OSError) as error:  # native code raises all of these
-            raise TrainingError(f"cannot read the checkpoint {path} ({essence(str(error))}); {_IF_DAMAGED}") from None
+            raise StorageError(f"cannot read the checkpoint {path} ({essence(str(error))}); {_IF_DAMAGED}") from None
         return state
 
     def clear(self) -> None:

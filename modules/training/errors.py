@@ -26,6 +26,12 @@ class TrainingDataError(TrainingError):
     exit_code = 3
 
 
+class StorageError(TrainingError):
+    """Files could not be written or read: once that is put right, the same training goes on from its checkpoints."""
+
+    keeps_work = True  # the Trainer step does not remove the checkpoints
+
+
 class NonFiniteError(TrainingError):
     """A loss or gradient was NaN or infinite; `batch` is the global batch's number, from 0, over the whole training."""
 

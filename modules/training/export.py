@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from modules.training import golden
-from modules.training.errors import TrainingError
+from modules.training.errors import StorageError, TrainingError
 
 
 def unreplicated(build: Callable[[], tf_keras.Model], weights: list[np.ndarray]) -> tf_keras.Model:
@@ -64,7 +64,8 @@ def export(
       The golden outputs by name.
 
     Raises:
-      TrainingError: the folder cannot be written, or the reloaded model fails or answers differently.
+      StorageError: the folder cannot be written.
+      TrainingError: the reloaded model fails or answers differently.
     """
     folder = folder.rstrip("/")
     scratch = f"{folder}.writing-{uuid.uuid4().hex[:8]}"
@@ -83,7 +84,7 @@ def export(
         tf.io.gfile.rename(scratch, folder)
     except (tf.errors.OpError, OSError) as error:
         message = getattr(error, "message", None) or str(error)
-        raise TrainingError(f"cannot export the model to {folder}: {message}") from error
+        raise StorageError(f"cannot export the model to {folder}: {message}") from error
     finally:
         if tf.io.gfile.exists(scratch):
             tf.io.gfile.rmtree(scratch)

@@ -87,7 +87,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _launched(spec: Any, cluster: Any) -> Any:
     """`launch`, which says how to go on where that makes sense."""
-    from components.trainer import exit_codes
     from components.trainer.errors import TrainingError
     from components.trainer.launch import launch
 
@@ -95,9 +94,9 @@ def _launched(spec: Any, cluster: Any) -> Any:
     try:
         return launch(spec, cluster)
     except TrainingError as error:
-        if not exit_codes.is_retryable(error.exit_code):
+        if not error.keeps_work:
             raise
-        raise TrainingError(f"{error}; {how}", error.exit_code) from error
+        raise TrainingError(f"{error}; {how}", error.exit_code, keeps_work=True) from error
     except KeyboardInterrupt:
         print(how, file=sys.stderr)
         raise

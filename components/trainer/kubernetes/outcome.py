@@ -43,6 +43,7 @@ def result_of(outcome: Outcome, pods: Sequence[Mapping[str, Any]], num_restarts:
     return JobResult(
         exit_code=exit_codes.FAILED if is_permanent else exit_codes.PEER_LOST,
         message=": ".join(filter(None, (outcome.reason, outcome.message))) or "the job failed and does not say why",
+        keeps_work=not is_permanent,
         num_restarts=num_restarts,
     )
 

@@ -182,12 +182,13 @@ def test_an_error_leaves_no_model(execute, tmp_path):
 
 
 @pytest.mark.e2e
-def test_an_interrupted_execution_is_gone_on_with(execute, tmp_path):
+@pytest.mark.parametrize("run_fn", ["scripted.preempted_twice", "scripted.finds_no_room_twice"])
+def test_an_interrupted_execution_is_gone_on_with(execute, tmp_path, run_fn):
     options = {"cluster": ClusterConfig(max_restarts=0), "code_fingerprint": "abc"}
     for _ in range(2):
-        with pytest.raises(TrainingError):
-            execute("scripted.preempted_twice", **options)
-    model_dir = execute("scripted.preempted_twice", **options)
+        with pytest.raises(TrainingError, match="; the same run again goes on from the last checkpoint"):
+            execute(run_fn, **options)
+    model_dir = execute(run_fn, **options)
     assert (model_dir / "Format-Serving" / "saved_model.pb").exists()
     marks = tmp_path / "Trainer" / "model_run" / model_dir.name / "marks"
     assert (marks / "attempts-worker-0").read_text() == "..."

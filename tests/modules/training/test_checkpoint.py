@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from modules.training.checkpoint import CheckpointFolder, SavedState
-from modules.training.errors import TrainingError
+from modules.training.errors import StorageError, TrainingError
 
 
 def state(step):
@@ -57,9 +57,10 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(saved, damage):
     damage(saved / "step-000000002")
     folder, variable = folder_of(saved)
     with pytest.raises(
-        TrainingError, match=r"step-000000002.*; remove that folder, and training goes on from"
+        StorageError, match=r"step-000000002.*; remove that folder, and training goes on from"
     ) as raised:
         folder.restore(folder.latest())
+    assert raised.value.keeps_work
     assert "function_node" not in str(raised.value)
     assert "\n" not in str(raised.value)
     folder._remove(folder.latest())
