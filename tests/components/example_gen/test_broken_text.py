@@ -69,7 +69,7 @@ def test_only_the_row_with_the_stray_quote_is_bad(ingest_files):
     assert sorted(done.column("a"))[-2:] == [57, 59]
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
 def test_no_byte_is_lost_where_text_grows_in_utf8(encoding, ingest_files):
     text = "\xe9\xe9\xe9\xe9\xe9,s\n" + "".join(f"{i},\xfc{i}\n" for i in range(1000, 1200))
     done = ingest_files({"d.csv": text.encode(encoding)}, encoding=encoding, chunk_bytes=1024)
