@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 HELP = "Turn tables (CSV, JSON Lines, Parquet, ...), TFRecords or pictures into splits of tf.Examples."
 
@@ -65,31 +65,44 @@ def run(args: argparse.Namespace) -> int:
     full = {split: os.path.join(root, pattern) for split, pattern in resolved.items()}
     written: list[dict] = []
 
-    def write_report(result, folder: str) -> None:
-        report.copy_quarantine(result, folder)
-        written.append(report.write(result, folder, config, span=span or 0, version=version))
+    with _stopped_cleanly() as check_stop:
 
-    with _stopped_cleanly():
+        def write_report(result, folder: str) -> None:
+            report.copy_quarantine(result, folder)
+            written.append(report.write(result, folder, config, span=span or 0, version=version))
+            check_stop()
+
         ingest(full, args.output, config, before_commit=write_report)
     _tell(written[0], args)
     return 0
 
 
 @contextlib.contextmanager
-def _stopped_cleanly() -> Iterator[None]:
-    """Lets SIGTERM remove what is half done before it ends the process with 143."""
+def _stopped_cleanly() -> Iterator[Callable[[], None]]:
+    """Lets SIGTERM and Ctrl-C remove what is half done before they end the process, with 143 and 130.
+
+    Yields a function to call before anything becomes final, which raises again: an exception that a signal brings is
+    lost where it lands in a callback of native code.
+    """
+    requests: list[BaseException] = []
+
+    def stop(number: int, _: object) -> None:
+        requests.append(SystemExit(143) if number == signal.SIGTERM else KeyboardInterrupt())
+        raise requests[-1]
+
+    def check() -> None:
+        if requests:
+            raise requests[0]
+
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield check
         return
-
-    def stop(*_: object) -> None:
-        raise SystemExit(143)
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield check
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _config(args: argparse.Namespace):
